@@ -7,6 +7,7 @@
 #include "src/jobs/sweep_halving.h"
 #include "src/train/loop/combine.h"
 #include "src/train/loop/input.h"
+#include "src/train/loop/served.h"
 #include "src/train/loop/trainer.h"
 #include "src/train/model/init.h"
 #include "src/train/model/model.h"
@@ -233,6 +234,12 @@ static const struct gn_option options[] = {
 	 .max = 1e6, .help = "ranks train by their own gradients and average parameters every H steps; 1: sum gradients in every step"},
 	{.name = "local-from", .kind = GN_OPTION_INT, .offset = FIELD(local_from), .value_name = "EPOCH", .initial = "0", .min = 0,
 	 .max = 1e6, .help = "with --local-steps: the first epoch of local steps; before it gradients are summed"},
+	{.name = "update", .kind = GN_OPTION_TEXT, .offset = FIELD(update), .value_name = "HOW", .initial = "allreduce",
+	 .help = "who applies gradients: allreduce: every rank their sum; or parameter servers: sync: the sum in rank order; async: each "
+		 "worker's as they come; ssp:N: the same, a worker being at most N steps ahead of the slowest"},
+	{.name = "servers", .kind = GN_OPTION_TEXT, .offset = FIELD(servers), .value_name = "N|shared", .initial = "none",
+	 .help = "with --update sync, async and ssp:N: the last N ranks hold parameters and optimizer state, and do not train; shared: every "
+		 "rank holds a part beside its training"},
 	GN_CMD_WORLD_OPTIONS(struct gn_train_options, world),
 };
 
@@ -378,7 +385,7 @@ static enum gn_status train_in_world(const struct gn_train_options *given, struc
 	if (measure)
 		o->overlap = GN_OVERLAP_MEASURE;
 	if (!status && o->recipe)
-		status = apply_recipe(o, gn_comm_size(comm), &recipe, &recipe_text, err);
+		status = apply_recipe(o, gn_train_workers(o, gn_comm_size(comm)), &recipe, &recipe_text, err);
 	if (!status && gn_comm_rank(comm) == 0 && (o->steps || o->epochs))
 		warn_of_unused(given, o, log);
 	gn_options_describe(&command, o, own_options, &agreed);
@@ -392,7 +399,7 @@ static enum gn_status train_in_world(const struct gn_train_options *given, struc
 	if (!status && (gn_strbuf_failed(&agreed) || gn_strbuf_failed(&all) || gn_strbuf_failed(&lines) || gn_strbuf_failed(&recipe_text)))
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the options");
 	if (!status)
-		status = gn_train_run(o, gn_strbuf_text(&agreed), stop, comm, log, told, err);
+		status = gn_train_served(o, gn_strbuf_text(&agreed), stop, comm, log, told, err);
 	gn_strbuf_release(&agreed);
 	gn_strbuf_release(&all);
 	gn_strbuf_release(&lines);
@@ -457,7 +464,7 @@ static enum gn_status check(const void *target, int64_t ranks, struct gn_err *er
 
 	gn_strbuf_init(&text);
 	if (!status && filled.recipe)
-		status = apply_recipe(&filled, ranks, &recipe, &text, err);
+		status = apply_recipe(&filled, gn_train_workers(&filled, (int)ranks), &recipe, &text, err);
 	gn_strbuf_release(&text);
 	return status;
 }
@@ -465,6 +472,7 @@ static enum gn_status check(const void *target, int64_t ranks, struct gn_err *er
 static int run(const void *target, const struct gn_text_list *positional)
 {
 	const struct gn_train_options *o = target;
+	struct gn_world_options how = o->world;
 	struct gn_log *log = gn_cmd_log();
 	struct gn_stop *stop = NULL;
 	struct gn_world *world;
@@ -476,7 +484,9 @@ static int run(const void *target, const struct gn_text_list *positional)
 	if (!status)
 		status = gn_stop_create(log, &stop, &err);
 	if (!status)
-		status = gn_world_create(&o->world, log, &world, &err);
+		how.keep_going = gn_train_keeps_going(o);
+	if (!status)
+		status = gn_world_create(&how, log, &world, &err);
 	if (!status) {
 		gn_stop_begin(stop);
 		if (gn_world_rank(world) > 0)

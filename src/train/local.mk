@@ -19,11 +19,13 @@ libgannet_train_a_SOURCES += \
 	src/train/loop/input.c src/train/loop/input.h \
 	src/train/loop/options.h \
 	src/train/loop/replica.c src/train/loop/replica.h \
+	src/train/loop/served.c src/train/loop/served.h \
 	src/train/loop/session.c src/train/loop/session.h \
 	src/train/loop/session_best.c \
 	src/train/loop/session_compress.c \
 	src/train/loop/session_evaluate.c \
 	src/train/loop/session_halving.c \
+	src/train/loop/session_served.c \
 	src/train/loop/session_shard.c \
 	src/train/loop/session_state.c \
 	src/train/loop/session_status.c \
@@ -47,6 +49,7 @@ libgannet_train_a_SOURCES += \
 	src/train/metrics/report_charts.c \
 	src/train/metrics/report_internal.h \
 	src/train/metrics/report_page.c src/train/metrics/report_page.h \
+	src/train/metrics/report_staleness.c \
 	src/train/metrics/run_status.c src/train/metrics/run_status.h \
 	src/train/metrics/scaling_report.c src/train/metrics/scaling_report.h \
 	src/train/metrics/trace.c src/train/metrics/trace.h \
@@ -90,7 +93,14 @@ libgannet_train_a_SOURCES += \
 	src/train/parallel/share_allreduce.c \
 	src/train/parallel/share_averaged.c \
 	src/train/parallel/share_compressed.c \
+	src/train/parallel/server.c src/train/parallel/server.h \
+	src/train/parallel/server_client.c src/train/parallel/server_client.h \
+	src/train/parallel/server_internal.h \
+	src/train/parallel/server_rule.c src/train/parallel/server_rule.h \
+	src/train/parallel/server_update.c \
+	src/train/parallel/server_wire.h \
 	src/train/parallel/share_local.c \
+	src/train/parallel/share_served.c \
 	src/train/parallel/share_sharded.c \
 	src/train/parallel/shard.c src/train/parallel/shard.h \
 	src/train/parallel/sharing.h \

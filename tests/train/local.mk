@@ -1,6 +1,6 @@
 UNIT_TESTS += tests/train/test_checkpoint_rank tests/train/test_combine tests/train/test_compress tests/train/test_count tests/train/test_metrics_reader tests/train/test_lr tests/train/test_manifest tests/train/test_model \
 	tests/train/test_optimizer tests/train/test_owner tests/train/test_plan tests/train/test_preprocess tests/train/test_processors tests/train/test_recipe tests/train/test_metrics_log tests/train/test_safetensors tests/train/test_metrics \
-	tests/train/test_step
+	tests/train/test_servers tests/train/test_step
 EXTRA_DIST += tests/train/apart tests/train/same_bits tests/train/accuracy tests/train/common.sh tests/train/preprocess.tar tests/train/preprocess.txt \
 	tests/train/preprocess_reference tests/train/torchvision tests/train/trace_check
 
@@ -48,6 +48,8 @@ tests_train_test_metrics_log_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_train_test_metrics_log_LDADD = $(TRAIN_TEST_LIBS)
 tests_train_test_recipe_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_train_test_recipe_LDADD = $(TRAIN_TEST_LIBS)
+tests_train_test_servers_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_train_test_servers_LDADD = $(TRAIN_TEST_LIBS)
 tests_train_test_step_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_train_test_step_LDADD = $(TRAIN_TEST_LIBS)
-SLOW_TESTS += tests/train/mode_faults.t tests/train/recipe.t
+SLOW_TESTS += tests/train/mode_faults.t tests/train/recipe.t tests/train/servers.t tests/train/servers_lost.t

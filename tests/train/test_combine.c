@@ -22,14 +22,23 @@ static void ask(struct gn_train_options *o, const char *example)
 		{"--algo double-tree", "double-tree", offsetof(struct gn_train_options, algo)},
 		{"--shard optimizer", "optimizer", offsetof(struct gn_train_options, shard)},
 		{"--optimizer lars", "lars", offsetof(struct gn_train_options, optimizer)},
+		{"--update sync --servers 1", "sync", offsetof(struct gn_train_options, update)},
+		{"--update async --servers 1", "async", offsetof(struct gn_train_options, update)},
+		{"--sync-bn all", "all", offsetof(struct gn_train_options, sync_bn)},
+		{"--halving 2:2", "2:2", offsetof(struct gn_train_options, halving)},
+		{"--trace t.json", "t.json", offsetof(struct gn_train_options, trace)},
 	};
 
+	if (!strncmp(example, "--update ", 9))
+		o->servers = "1";
 	if (!strcmp(example, "--nesterov"))
 		o->nesterov = 1;
 	else if (!strcmp(example, "--local-steps 4"))
 		o->local_steps = 4;
 	else if (!strcmp(example, "--ema 0.99"))
 		o->ema = 0.99;
+	else if (!strcmp(example, "--clip 1"))
+		o->clip = 1;
 	else
 		for (size_t i = 0; i <= sizeof texts / sizeof *texts; i++) {
 			if (i == sizeof texts / sizeof *texts)

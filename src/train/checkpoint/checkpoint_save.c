@@ -234,7 +234,7 @@ static enum gn_status write_files(struct gn_comm *comm, const struct paths *p, c
 	char path[PATH_MAX];
 	enum gn_status status = GN_OK;
 
-	if (a->is_split || writes_slots(w, rank)) {
+	if (a->is_split ? a->begin < a->end : writes_slots(w, rank)) {
 		snprintf(files[0].name, sizeof files[0].name, "optimizer-%05zu.safetensors", a->is_split ? (size_t)rank : node);
 		status = gn_path_join(path, sizeof path, p->temporary, files[0].name, err);
 		if (!status)

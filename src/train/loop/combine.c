@@ -1,6 +1,7 @@
 #include "src/train/loop/combine.h"
 
 #include "src/train/parallel/compress.h"
+#include "src/train/parallel/server_rule.h"
 #include "src/train/parallel/shard.h"
 
 #include <string.h>
@@ -58,13 +59,52 @@ static int asks_shard(const struct gn_train_options *o)
 	return gn_shard_mode_of(o->shard) != GN_SHARD_NONE;
 }
 
+static struct gn_server_spec servers_of(const struct gn_train_options *o)
+{
+	struct gn_server_spec s = {.mode = GN_UPDATE_ALLREDUCE};
+
+	gn_server_parse(o->update, o->servers, &s, NULL);
+	return s;
+}
+
+static int asks_servers(const struct gn_train_options *o)
+{
+	return servers_of(o).mode != GN_UPDATE_ALLREDUCE;
+}
+
+/* Workers take steps one by one. */
+static int asks_async(const struct gn_train_options *o)
+{
+	return servers_of(o).mode > GN_UPDATE_SYNC;
+}
+
+static int asks_clip(const struct gn_train_options *o)
+{
+	return o->clip > 0;
+}
+
+static int asks_sync_bn(const struct gn_train_options *o)
+{
+	return o->sync_bn != NULL;
+}
+
+static int asks_halving(const struct gn_train_options *o)
+{
+	return o->halving != NULL;
+}
+
+static int asks_trace(const struct gn_train_options *o)
+{
+	return o->trace != NULL;
+}
+
 /* Algorithms that only an allreduce has. */
 static int asks_allreduce(const struct gn_train_options *o)
 {
 	return strcmp(o->algo, "auto") && strcmp(o->algo, "ring");
 }
 
-enum { COMPRESS, DGC, LOCAL, SHARD, GPU, SHARED, ALLREDUCE, LARGE_BATCH, NESTEROV, AVERAGE };
+enum { COMPRESS, DGC, LOCAL, SHARD, GPU, SHARED, ALLREDUCE, LARGE_BATCH, NESTEROV, AVERAGE, SERVERS, ASYNC, CLIP, SYNC_BN, HALVING, TRACE };
 static const struct gn_train_feature features[] = {
 	[COMPRESS] = {"--compress", "--compress topk:0.1", asks_compress},
 	[DGC] = {"--compress dgc:F", "--compress dgc:0.1", asks_dgc},
@@ -76,6 +116,12 @@ static const struct gn_train_feature features[] = {
 	[LARGE_BATCH] = {"--optimizer lars or lamb", "--optimizer lars", asks_large_batch},
 	[NESTEROV] = {"--nesterov", "--nesterov", asks_nesterov},
 	[AVERAGE] = {"--ema", "--ema 0.99", asks_average},
+	[SERVERS] = {"--update except allreduce", "--update sync --servers 1", asks_servers},
+	[ASYNC] = {"--update async or ssp:N", "--update async --servers 1", asks_async},
+	[CLIP] = {"--clip", "--clip 1", asks_clip},
+	[SYNC_BN] = {"--sync-bn", "--sync-bn all", asks_sync_bn},
+	[HALVING] = {"--halving", "--halving 2:2", asks_halving},
+	[TRACE] = {"--trace", "--trace t.json", asks_trace},
 };
 
 static const struct gn_train_conflict conflicts[] = {
@@ -90,6 +136,15 @@ static const struct gn_train_conflict conflicts[] = {
 	{&features[SHARD], &features[LOCAL], "no rank has the optimizer state of all parameters"},
 	{&features[SHARD], &features[GPU], "parts are updated in the host's memory only"},
 	{&features[SHARD], &features[ALLREDUCE], "gradients are summed by a reduce-scatter, which has no such algorithm"},
+	{&features[SERVERS], &features[COMPRESS], "servers add what workers push as it is, in fp32"},
+	{&features[SERVERS], &features[LOCAL], "servers have the parameters, and workers do not average theirs"},
+	{&features[SERVERS], &features[SHARD], "servers have the optimizer state already, each of its part"},
+	{&features[SERVERS], &features[GPU], "gradients are pushed from the host's memory only, and parameters updated there"},
+	{&features[SERVERS], &features[LARGE_BATCH], "its rates are of norms of whole tensors, and a server has parts of them"},
+	{&features[SERVERS], &features[CLIP], "the norm is of the whole gradient, and a server has a part of it"},
+	{&features[ASYNC], &features[SYNC_BN], "workers do not take their steps at the same time"},
+	{&features[ASYNC], &features[HALVING], "trials are compared at a step of all ranks, and each worker counts its own"},
+	{&features[ASYNC], &features[TRACE], "a trace is gathered from all ranks together, which one that is lost would stop"},
 };
 
 const struct gn_train_feature *gn_train_features(size_t *count)
@@ -107,8 +162,11 @@ const struct gn_train_conflict *gn_train_conflicts(size_t *count)
 enum gn_status gn_train_check_options(const struct gn_train_options *o, struct gn_err *err)
 {
 	struct gn_compress_spec spec;
+	struct gn_server_spec servers;
 	enum gn_status status = gn_compress_parse(o->compress, &spec, err);
 
+	if (!status)
+		status = gn_server_parse(o->update, o->servers, &servers, err);
 	if (!status && o->local_from && o->local_steps <= 1)
 		status = gn_err_set(err, GN_ERR_USAGE, "--local-from says when --local-steps begin: give --local-steps, too");
 

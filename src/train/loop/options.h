@@ -15,6 +15,8 @@
 #define GN_TRAIN_OPTIONS_MAX 128
 enum { GN_PATIENCE_MAX = 1000 };
 
+struct gn_server_client;
+
 /* What the option table of `gannet train` fills. Texts are borrowed. */
 struct gn_train_options {
 	const char *data, *val;
@@ -71,6 +73,8 @@ struct gn_train_options {
 	int64_t local_steps, local_from; /* struct gn_local_steps */
 	const char *compress;	       /* as gn_compress_parse takes it */
 	const char *shard;	       /* one of GN_SHARD_CHOICES */
+	const char *update, *servers;  /* as gn_server_parse takes them */
+	struct gn_server_client *served; /* of a worker of parameter servers; NULL: there are none */
 	int any_order;		       /* bucket sizes that change the order of sums may be tried, too: bucket_autotune.h */
 	struct gn_world_options world;
 	unsigned char given[GN_TRAIN_OPTIONS_MAX]; /* for the command: which options were given */

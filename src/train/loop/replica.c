@@ -3,6 +3,7 @@
 #include "src/train/parallel/gpu_backend.h"
 #include "transport/coll/agree.h"
 
+#include <math.h>
 #include <string.h>
 
 static int is_queued(const struct gn_replica *r)
@@ -105,6 +106,8 @@ enum gn_status gn_replica_share(struct gn_replica *r, struct gn_err *err)
 	if (!status && is_sharded(r))
 		status = alloc_shard(r, err);
 	arrays.parts = r->shard ? gn_shard_parts(r->shard) : NULL;
+	arrays.elsewhere = o->servers != NULL;
+	arrays.no_slots = o->servers && gn_server_client_worker(o->servers) > 0;
 	arrays.group = r->shard ? gn_shard_group(r->shard) : NULL;
 
 	r->divides = r->shard && o->shard == GN_SHARD_GRADIENTS && o->batches > 1;
@@ -154,6 +157,7 @@ struct gn_sharing_options gn_replica_sharing_options(struct gn_replica *r)
 		.compressor = r->compressor,
 		.local = r->local.every > 1 ? &r->local : NULL,
 		.shard_params = r->shared_params, .is_partial = &r->is_partial,
+		.servers = r->options.servers, .served_flag = r->piggyback + GN_PIGGYBACK_LOSS,
 	};
 }
 
@@ -226,7 +230,7 @@ static int ends_bucket(void *context, int param)
 
 enum gn_status gn_replica_cut(struct gn_replica *r, struct gn_err *err)
 {
-	return gn_plan_cut(r->plan, gn_comm_size(r->options.comm) > 1 ? ends_bucket : NULL, r->reducer, err);
+	return gn_plan_cut(r->plan, gn_comm_size(r->options.comm) > 1 || r->options.servers ? ends_bucket : NULL, r->reducer, err);
 }
 
 void gn_replica_release(struct gn_replica *r)
@@ -269,6 +273,30 @@ enum gn_status gn_replica_whole_average(struct gn_replica *r, struct gn_ema *out
 	out->parts = NULL;
 	out->params = (struct gn_array){.device = r->flat, .host = r->flat, .count = gn_model_param_elements(r->options.model)};
 	return gn_shard_gather(r->shard, r->ema.params.host, r->flat, err);
+}
+
+struct gn_server_arrays gn_replica_served_arrays(const struct gn_replica *r)
+{
+	struct gn_server_arrays a = {.params = r->params.host, .elements = r->params.count,
+				     .slot_count = gn_optim_slots(gn_optimizer_kind(r->optimizer))};
+
+	for (int k = 0; k < a.slot_count; k++)
+		a.slots[k] = gn_optimizer_slot(r->optimizer, k)->host;
+	return a;
+}
+
+enum gn_status gn_replica_update(struct gn_replica *r, const struct gn_optim_update *u, int *stop, double *norm, struct gn_err *err)
+{
+	struct gn_server_commit commit = {.updates = u->step, .lr = u->lr, .grad_scale = u->grad_scale, .stop = *stop,
+					  .skip = !isfinite(r->piggyback[GN_PIGGYBACK_LOSS])};
+	enum gn_status status;
+
+	if (!r->options.servers)
+		return gn_optimizer_queue(r->optimizer, u, err);
+	status = gn_server_client_commit(r->options.servers, &commit, r->params.host, r->params.count, err);
+	*stop = commit.stop;
+	*norm = sqrt(gn_server_client_state(r->options.servers)->norm2);
+	return status ? status : gn_optimizer_queue(r->optimizer, u, err);
 }
 
 size_t gn_replica_state_bytes(const struct gn_replica *r, size_t *whole)

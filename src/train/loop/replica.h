@@ -16,6 +16,7 @@
 #include "src/train/parallel/compress.h"
 #include "src/train/parallel/local_steps.h"
 #include "src/train/parallel/reducer.h"
+#include "src/train/parallel/server_client.h"
 #include "src/train/parallel/shard.h"
 #include "src/train/plan/device.h"
 #include "src/train/plan/plan.h"
@@ -37,6 +38,7 @@ struct gn_replica_options {
 	struct gn_local_steps local;	     /* of these every and from_epoch */
 	enum gn_shard_mode shard;	     /* host; of one rank nothing is sharded */
 	size_t shard_bucket_bytes;	     /* that of the reducer's config */
+	struct gn_server_client *servers;    /* host; who updates the parameters; borrowed; NULL: the replica does */
 };
 
 /* Zeroed: there is none. Members may be read by everybody, and are set by the functions below but for these: next, trace. */
@@ -107,6 +109,11 @@ int gn_replica_has_average(const struct gn_replica *r);
 /* Between steps, in host memory: the average of all parameters, as gn_ema_swap takes it; borrowed until the next step. Sharded: collective;
  * it is then where gradients are. */
 enum gn_status gn_replica_whole_average(struct gn_replica *r, struct gn_ema *out, struct gn_err *err);
+/* What of parameters, and, on the first worker, of optimizer state parameter servers have. Borrowed. */
+struct gn_server_arrays gn_replica_served_arrays(const struct gn_replica *r);
+/* Blocks. An update of the parameters after the sums are there: queued, or by servers. stop: what this worker was asked; *stop becomes 1
+ * when another one was. *norm: of the gradient, where servers know it. */
+enum gn_status gn_replica_update(struct gn_replica *r, const struct gn_optim_update *u, int *stop, double *norm, struct gn_err *err);
 /* Bytes of optimizer state and averages of parameters, here, and without sharding. */
 size_t gn_replica_state_bytes(const struct gn_replica *r, size_t *whole);
 

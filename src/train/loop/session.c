@@ -69,9 +69,7 @@ static enum gn_status init_replica(struct gn_session *s, struct gn_err *err)
 	const struct gn_train_options *o = s->options;
 	struct gn_replica_options ro = {
 		.comm = s->comm, .model = s->model, .log = s->log, .device = s->device,
-		.optimizer = {.name = o->optimizer, .momentum = o->momentum, .beta2 = o->beta2, .trust = o->trust, .eps = o->eps,
-			      .weight_decay = o->weight_decay, .clip = o->clip, .nesterov = o->nesterov, .decay_all = o->decay_all,
-			      .freeze = &o->freeze},
+		.optimizer = gn_session_optimizer_options(o), .servers = o->served,
 		.ema = o->ema, .batches = (int)o->accumulate, .algo = o->algo, .gpu_comm = o->comm,
 		.compress = {.spec = s->compress, .seed = (uint64_t)o->seed},
 		.local = {.every = (uint64_t)o->local_steps, .from_epoch = (uint64_t)o->local_from},
@@ -185,16 +183,16 @@ static enum gn_status make_schedule(struct gn_session *s, struct gn_err *err)
 	uint64_t steps = gn_loader_batches(s->data.loader) / (uint64_t)o->accumulate;
 	enum gn_status status = gn_lr_shape_parse(o->schedule, &s->schedule.lr.shape, err);
 
-	s->schedule.global_batch = (uint64_t)o->batch * (uint64_t)gn_comm_size(s->comm) * (uint64_t)o->accumulate;
+	s->schedule.global_batch = (uint64_t)o->batch * (uint64_t)s->workers * (uint64_t)o->accumulate;
 	s->schedule.epoch_samples = steps * s->schedule.global_batch;
 	if (!status && !steps)
 		return gn_err_set(err, GN_ERR_DATA, "%s has %llu sample%s, fewer than a step takes: %d rank%s with %lld batch%s "
 				  "of %lld image%s", o->data, (unsigned long long)gn_dataset_count(s->data.train),
-				  gn_text_plural(gn_dataset_count(s->data.train)), gn_comm_size(s->comm),
-				  gn_text_plural((uint64_t)gn_comm_size(s->comm)), (long long)o->accumulate,
+				  gn_text_plural(gn_dataset_count(s->data.train)), s->workers,
+				  gn_text_plural((uint64_t)s->workers), (long long)o->accumulate,
 				  o->accumulate == 1 ? "" : "es", (long long)o->batch, gn_text_plural((uint64_t)o->batch));
 	s->checkpoint.info.global_batch = (int64_t)s->schedule.global_batch;
-	s->checkpoint.info.world_size = gn_comm_size(s->comm);
+	s->checkpoint.info.world_size = s->workers;
 	s->schedule.lr.lr = o->lr;
 	s->schedule.lr.start = o->lr_start;
 	s->schedule.lr.reference_batch = o->lr_batch;
@@ -283,6 +281,8 @@ enum gn_status gn_session_create(const struct gn_train_options *options, const c
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a training run");
 	s->options = options;
 	s->comm = comm;
+	s->worker = options->served ? gn_server_client_worker(options->served) : gn_comm_rank(comm);
+	s->workers = options->served ? gn_server_client_workers(options->served) : gn_comm_size(comm);
 	s->log = log;
 	s->checkpoint.saved_step = UINT64_MAX;
 	s->checkpoint.info.options = options->options_text;
@@ -327,6 +327,7 @@ void gn_session_destroy(struct gn_session *s)
 	gn_usage_destroy(s->status.usage);
 	gn_owner_release(s->checkpoint.owner);
 	gn_trace_destroy(s->metrics.trace);
+	free(s->is_lost);
 	free(s);
 }
 

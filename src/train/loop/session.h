@@ -83,7 +83,10 @@ struct gn_compress_choice {
 
 struct gn_session {
 	const struct gn_train_options *options;
-	struct gn_comm *comm;
+	struct gn_comm *comm;		 /* of the ranks that take each step together */
+	int worker, workers;		 /* in the order of samples: of comm's ranks, or of all workers of parameter servers */
+	unsigned losses;		 /* gn_world_losses() that is logged, with parameter servers, */
+	char *is_lost;			 /* and whose, by worker; NULL: nobody's */
 	struct gn_log *log;
 	struct gn_session_data data;
 	struct gn_session_schedule schedule;
@@ -131,6 +134,18 @@ enum gn_status gn_session_split_state(struct gn_session *s, struct gn_checkpoint
 void gn_session_free_split(struct gn_checkpoint_arrays *a);
 /* From a checkpoint that fits; rank 0 reads. */
 enum gn_status gn_session_restore_parts(struct gn_session *s, const char *folder, const struct gn_checkpoint_info *info, struct gn_err *err);
+/* With parameter servers, session_served.c; without, nothing. After restore: the first worker's state to the servers and the others. */
+enum gn_status gn_session_open_servers(struct gn_session *s, struct gn_err *err);
+/* The first worker: parameters and slots from the servers. drains: when the others have left. a: NULL, or for a checkpoint. */
+enum gn_status gn_session_fetch_served(struct gn_session *s, int drains, struct gn_checkpoint_arrays *a, struct gn_err *err);
+/* Of async and ssp, before the run ends: the same with drains. */
+enum gn_status gn_session_drain(struct gn_session *s, struct gn_err *err);
+/* Logs workers that were lost, on the first one. */
+enum gn_status gn_session_note_losses(struct gn_session *s, struct gn_err *err);
+/* How old gradients were when they were applied, and how far workers were ahead, since the start; of sync nothing. */
+void gn_session_put_staleness(const struct gn_session *s, struct gn_json *j);
+void gn_session_put_staleness_text(const struct gn_session *s, struct gn_strbuf *out);
+struct gn_optimizer_options gn_session_optimizer_options(const struct gn_train_options *o);
 /* Collective. Saves the present state unless that step is saved already. What a later save may mend (a full disk) is a warning. */
 enum gn_status gn_session_save(struct gn_session *s, struct gn_err *err);
 /* Collective. The same for the state that a run ends with: any failure is one. */

@@ -245,7 +245,7 @@ void gn_session_convert_layouts(struct gn_session *s, int to_plain)
 	change(s->replica.layouts, s->replica.params.host);
 	if (s->replica.shard)
 		return; /* whose parts are in the run's order */
-	for (int k = 0; k < gn_optim_slots(s->checkpoint.info.optimizer); k++)
+	for (int k = 0; k < gn_optim_slots(s->checkpoint.info.optimizer) && gn_optimizer_slot(s->replica.optimizer, k)->count; k++)
 		change(s->replica.layouts, gn_optimizer_slot(s->replica.optimizer, k)->host);
 	if (gn_replica_has_average(&s->replica))
 		change(s->replica.layouts, s->replica.ema.params.host);
@@ -314,7 +314,8 @@ static enum gn_status share_slots(struct gn_session *s, const struct origin *fro
 	size_t params = gn_model_param_elements(s->model) * sizeof(float);
 	enum gn_status status = GN_OK;
 
-	for (int k = 0; !status && from->resumed && k < gn_optim_slots(s->checkpoint.info.optimizer); k++)
+	/* servers have them, and the first worker until it has given them */
+	for (int k = 0; !status && from->resumed && !s->options->served && k < gn_optim_slots(s->checkpoint.info.optimizer); k++)
 		status = gn_comm_broadcast(s->comm, gn_optimizer_slot(s->replica.optimizer, k)->host, params, 0, err);
 	if (!status && gn_replica_has_average(&s->replica))
 		status = share_average(s, from->resumed && from->info.has_average, err);
@@ -475,6 +476,8 @@ enum gn_status gn_session_save_last(struct gn_session *s, struct gn_err *err)
 	if (s->replica.compressor)
 		gn_compress_name(gn_compressor_spec(s->replica.compressor), s->checkpoint.info.compress);
 	status = gn_session_alone(s, gn_replica_fetch(&s->replica, err));
+	if (!status && s->options->served)
+		status = gn_session_fetch_served(s, 0, &arrays, err);
 	if (status)
 		return status;
 	gn_session_convert_layouts(s, 1);
@@ -482,7 +485,7 @@ enum gn_status gn_session_save_last(struct gn_session *s, struct gn_err *err)
 		status = gn_session_split_state(s, &arrays, err);
 	if (!status)
 		status = gn_checkpoint_save(s->comm, &target, &s->checkpoint.info, s->model, &arrays, err);
-	if (arrays.is_split)
+	if (s->replica.shard)
 		gn_session_free_split(&arrays);
 	gn_session_convert_layouts(s, 0);
 	if (status)

@@ -66,7 +66,7 @@ static enum gn_status note_result(struct gn_session *s, double lr, struct gn_int
 
 static void predict_sums(struct gn_session *s)
 {
-	if (!s->autotune && !gn_replica_sums_on_gpus(&s->replica) && !s->replica.compressor && s->replica.local.every <= 1 && !s->replica.shard)
+	if (!s->autotune && !gn_replica_sums_on_gpus(&s->replica) && !s->replica.compressor && s->replica.local.every <= 1 && !s->replica.shard && !s->options->served)
 		gn_step_forecast_sums(&s->forecast, s->comm, s->log);
 }
 
@@ -134,6 +134,8 @@ enum gn_status gn_session_step(struct gn_session *s, const volatile sig_atomic_t
 	s->replica.local.is_active = s->replica.local.every > 1 && s->state.epoch >= s->replica.local.from_epoch;
 	status = gn_session_alone(s, gn_step_run(&s->replica, &step, sums, &s->last, err));
 	if (!status)
+		status = gn_session_note_losses(s, err);
+	if (!status)
 		status = note_result(s, step.lr, sums, err);
 	took = s->last.took_s;
 	if (!status && s->replica.local.is_active)
@@ -196,7 +198,7 @@ enum gn_status gn_session_begin_autotune(struct gn_session *s, uint64_t steps_le
 	enum gn_status status;
 
 	gn_session_begin_compression(s, steps_left);
-	status = gn_replica_sums_on_gpus(&s->replica) || s->compress.method || s->replica.local.every > 1 || s->replica.shard ?
+	status = gn_replica_sums_on_gpus(&s->replica) || s->compress.method || s->replica.local.every > 1 || s->replica.shard || s->options->served ?
 			 GN_OK : begin_autotune(s, steps_left, err);
 
 	if (!status)

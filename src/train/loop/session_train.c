@@ -75,8 +75,8 @@ enum gn_status gn_session_make_loader(struct gn_session *s, struct gn_err *err)
 	const struct gn_train_options *o = s->options;
 	int full = gn_model_side(s->model);
 	struct gn_loader_options lo = {
-		.seed = (uint64_t)o->seed, .rank = (uint32_t)gn_comm_rank(s->comm),
-		.ranks = (uint32_t)gn_comm_size(s->comm), .batch = (uint32_t)o->batch, .training = 1,
+		.seed = (uint64_t)o->seed, .rank = (uint32_t)s->worker,
+		.ranks = (uint32_t)s->workers, .batch = (uint32_t)o->batch, .training = 1,
 		.profiler = s->metrics.trace ? decoded : NULL, .profiler_context = s->metrics.trace,
 		.mixup = o->mixup, .threads = (int)o->loader_threads, .prefetch_bytes = (size_t)o->prefetch,
 	};
@@ -128,7 +128,7 @@ enum gn_status gn_session_make_plan(struct gn_session *s, struct gn_err *err)
 	po.label_smoothing = o->label_smoothing;
 	po.dropout = o->dropout;
 	/* Every rank needs masks of its own. */
-	po.seed = (uint64_t)o->seed + ((uint64_t)gn_comm_rank(s->comm) << 32);
+	po.seed = (uint64_t)o->seed + ((uint64_t)s->worker << 32);
 	po.group = gn_sync_bn_group(s->sync_bn);
 	po.watch = s->metrics.trace ? &s->metrics.profiler : NULL;
 	if (!(o->mixup > 0) && gn_input_is_crops(&s->checkpoint.info.input, s->model, &po, &pixels))

@@ -261,6 +261,8 @@ enum gn_status gn_step_run(struct gn_replica *r, const struct gn_step *step, str
 	const uint64_t began = run.mark;
 	const double exposed = sums->exposed;
 	struct gn_optim_update u = {.lr = step->lr, .step = step->updates};
+	int stop = step->stop;
+	double norm = -1; /* servers': not known */
 	uint64_t summed;
 	enum gn_status status = begin(&run, err);
 
@@ -277,11 +279,18 @@ enum gn_status gn_step_run(struct gn_replica *r, const struct gn_step *step, str
 	if (!status)
 		status = add_parts(r, err);
 	if (!status)
-		status = gn_optimizer_queue(r->optimizer, &u, err);
+		status = gn_replica_update(r, &u, &stop, &norm, err);
+	if (r->options.servers) {
+		run.sums->exposed += since(&run, GN_SPAN_WAIT);
+		summed = run.mark;
+	}
 	if (!status)
 		status = gn_reducer_gather(r->reducer, err);
 	if (!status)
 		status = finish(&run, out, err);
+	out->stop |= r->options.servers && stop;
+	if (norm >= 0)
+		out->norm = norm;
 	account_result(&run, sums->exposed - exposed);
 	out->computed_s = seconds(began, summed) - (sums->exposed - exposed);
 	out->update_s = seconds(summed, run.mark);

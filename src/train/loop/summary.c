@@ -166,7 +166,7 @@ void gn_summary_start(struct gn_session *s, uint64_t steps_left)
 	const struct gn_train_options *o = s->options;
 	uint64_t images = gn_dataset_count(s->data.train), steps = s->state.step + steps_left;
 	uint32_t classes = gn_dataset_classes(s->data.train);
-	int ranks = gn_comm_size(s->comm);
+	int ranks = s->workers;
 	struct gn_strbuf text;
 
 	s->metrics.began_ns = gn_clock_ns();

@@ -39,6 +39,7 @@ static void put_interval(const struct gn_session *s, const struct gn_interval *s
 	gn_json_fixed(j, "communication_in_backward", sums->within * ms, 3);
 	gn_json_fixed(j, "optimizer", sums->optimizer * ms, 3);
 	gn_json_end(j);
+	gn_session_put_staleness(s, j);
 	if (report)
 		gn_scaling_report_json(report, gn_comm_world(s->comm), gn_step_forecast_source(&s->forecast), j);
 	if (usage)
@@ -55,6 +56,7 @@ static void log_interval_text(const struct gn_session *s, const struct gn_interv
 	gn_strbuf_init(&more);
 	if (report)
 		gn_scaling_report_text(report, gn_comm_world(s->comm), gn_step_forecast_source(&s->forecast), &more);
+	gn_session_put_staleness_text(s, &more);
 	gn_log_info(s->log, "step %" PRIu64 " epoch %.2f loss %.4f lr %.4g %.0f images/s, data %.0f %% exposed communication %.0f %%%s",
 		    s->state.step, gn_session_epoch(s), isnan(loss) ? fabs(loss) : loss /* not -nan */, sums->lr,
 		    (double)sums->steps * (double)s->schedule.global_batch / sums->step, 100 * sums->data / sums->step,
@@ -221,9 +223,9 @@ static enum gn_status after_step(struct gn_session *s, struct gn_interval *sums,
 	const struct gn_train_options *o = s->options;
 	int over = close_epoch(s), last = gn_session_is_done(s), rung = gn_session_rung(s);
 	uint64_t mark = gn_clock_ns();
-	enum gn_status status = GN_OK;
+	enum gn_status status = last || *stopping ? gn_session_drain(s, err) : GN_OK;
 
-	if (s->state.step % (uint64_t)o->log_every == 0 || over || last || *stopping || rung) {
+	if (!status && (s->state.step % (uint64_t)o->log_every == 0 || over || last || *stopping || rung)) {
 		status = log_interval(s, sums, err);
 		mark = trace_since(s, GN_SPAN_LOG, mark);
 	}
@@ -250,7 +252,7 @@ static enum gn_status train(struct gn_session *s, const volatile sig_atomic_t *s
 	enum gn_status status = gn_session_evaluate_missed(s, stop, &stopping, err);
 
 	gn_progress_bar_begin(&progress, "training", "images", steps_left(s) * s->schedule.global_batch);
-	progress.terminal = progress.terminal && gn_comm_rank(s->comm) == 0;
+	progress.terminal = progress.terminal && s->worker == 0;
 	while (!status && !gn_session_is_done(s) && !stopping && !is_cut_short(s)) {
 		status = gn_session_step(s, stop, &sums, &stopping, err);
 		if (!status)
@@ -316,7 +318,7 @@ static enum gn_status log_start(struct gn_session *s, int resumed, struct gn_err
 		gn_json_uint(j, "epoch", s->state.epoch);
 		gn_json_uint(j, "sample", s->state.sample);
 		gn_json_uint(j, "total_steps", s->state.step + steps_left(s));
-		gn_json_int(j, "ranks", gn_comm_size(s->comm));
+		gn_json_int(j, "ranks", s->workers);
 		gn_json_int(j, "nodes", gn_world_nodes(gn_comm_world(s->comm)));
 		gn_json_uint(j, "global_batch", s->schedule.global_batch);
 		gn_json_uint(j, "images", gn_dataset_count(s->data.train));
@@ -408,6 +410,8 @@ static enum gn_status start(struct gn_session *s, const volatile sig_atomic_t *s
 
 	if (!status)
 		status = gn_session_restore(s, &resumed, err);
+	if (!status)
+		status = gn_session_open_servers(s, err);
 	if (!status && !gn_session_is_done(s))
 		status = gn_session_try_save(s, err);
 	if (!status)

@@ -167,6 +167,33 @@ static void add_exchange(struct gn_curve *c, const json_t *line)
 	}
 }
 
+/* Of a step's line; each counts since the start. */
+static void add_staleness(struct gn_curve *c, const json_t *line)
+{
+	const json_t *all = json_object_get(line, "staleness"), *histogram = json_object_get(all, "histogram");
+	size_t count = json_array_size(histogram);
+	struct gn_curve_staleness *s = &c->staleness;
+
+	if (!all)
+		return;
+	s->count = count > GN_CURVE_STALENESS ? GN_CURVE_STALENESS : (int)count;
+	for (int i = 0; i < s->count; i++)
+		s->pushes[i] = json_number_value(json_array_get(histogram, (size_t)i));
+	s->mean = number(all, "mean");
+	s->most = number(all, "most");
+	s->ahead_most = number(all, "ahead_most");
+}
+
+static void add_lost(struct gn_curve *c, const json_t *line)
+{
+	struct gn_curve_staleness *s = &c->staleness;
+
+	if (s->lost_count == GN_CURVE_LOST)
+		return;
+	s->lost[s->lost_count].rank = number(line, "rank");
+	s->lost[s->lost_count++].step = number(line, "step");
+}
+
 /* Those that are the same as before are no change. */
 static void add_mode(struct gn_curve *c, double step, const char *name)
 {
@@ -236,8 +263,12 @@ static int add_line(struct gn_curve *c, const json_t *line)
 
 	if (!event)
 		return 0;
-	if (!strcmp(event, "step"))
+	if (!strcmp(event, "step")) {
+		add_staleness(c, line);
 		return add_step(c, line);
+	}
+	if (!strcmp(event, "worker_lost"))
+		add_lost(c, line);
 	if (!strcmp(event, "eval"))
 		return add_eval(c, line);
 	if (!strcmp(event, "exchange"))

@@ -46,6 +46,18 @@ struct gn_curve_mode {
 };
 enum { GN_CURVE_MODES = 12 };
 
+/* Of parameter servers, in async and ssp: pushes by staleness, of the last start; the last is for more. */
+enum { GN_CURVE_STALENESS = 32, GN_CURVE_LOST = 16 };
+struct gn_curve_staleness {
+	int count; /* 0: none */
+	double pushes[GN_CURVE_STALENESS];
+	double mean, most, ahead_most;
+	int lost_count; /* workers; at most the first ones */
+	struct {
+		double rank, step;
+	} lost[GN_CURVE_LOST];
+};
+
 struct gn_curve {
 	char *path;	  /* of the log */
 	size_t run, runs; /* number of this run among the runs with steps, from 1, and their count */
@@ -65,6 +77,7 @@ struct gn_curve {
 	char *reason;		/* of a failure; NULL: absent */
 	struct gn_curve_mode modes[GN_CURVE_MODES]; /* in the order of steps; at most the first ones */
 	int mode_count;
+	struct gn_curve_staleness staleness;
 	/* of the last autotuning */
 	struct gn_curve_way ways[GN_CURVE_WAYS];
 	int way_count, chosen;

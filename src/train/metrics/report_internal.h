@@ -1,4 +1,4 @@
-/* The charts of a report (report_charts.c), used by the page (report_page.c). */
+/* The charts of a report (report_charts.c), and tables with files of their own, used by the page (report_page.c). */
 #ifndef GN_TRAIN_METRICS_REPORT_INTERNAL_H
 #define GN_TRAIN_METRICS_REPORT_INTERNAL_H
 
@@ -18,6 +18,8 @@ void gn_report_efficiency(const struct gn_curve *c, struct gn_strbuf *out);
 void gn_report_skew(const struct gn_curve *c, struct gn_strbuf *out);
 /* Bytes that rank 0 sends in a step, and where the way to share a step changes; nothing without any. */
 void gn_report_sent(const struct gn_curve *c, struct gn_strbuf *out);
+/* A table of parameter servers' async and ssp; nothing of others. */
+void gn_report_staleness(const struct gn_curve *c, struct gn_strbuf *out);
 /* Rank by time, red where a rank computes longer than the mean. */
 void gn_report_map(const struct gn_curve *c, struct gn_strbuf *out);
 

@@ -78,6 +78,19 @@ static int count_processors(const struct gn_world *w, const cpu_set_t *all, int 
 	return count;
 }
 
+/* Nodes 0 .. the last one that a rank of the group is on: other ranks of the world may be parameter servers. */
+static int count_nodes(const struct gn_comm *comm)
+{
+	int last = 0;
+
+	for (int r = 0; r < gn_comm_size(comm); r++) {
+		int node = gn_world_node_of(gn_comm_world(comm), gn_comm_world_rank(comm, r));
+
+		last = node > last ? node : last;
+	}
+	return last + 1;
+}
+
 enum gn_status gn_usage_create(struct gn_comm *comm, struct gn_usage_meter **out, struct gn_err *err)
 {
 	const struct gn_world *w = gn_comm_world(comm);
@@ -90,7 +103,7 @@ enum gn_status gn_usage_create(struct gn_comm *comm, struct gn_usage_meter **out
 	sched_getaffinity(0, sizeof mine, &mine);
 	if (m) {
 		m->comm = comm;
-		m->usage.nodes = gn_world_nodes(w);
+		m->usage.nodes = count_nodes(comm);
 		m->usage.node = calloc((size_t)m->usage.nodes, sizeof *m->usage.node);
 		m->all = calloc(ranks, sizeof *m->all);
 	}
@@ -101,8 +114,9 @@ enum gn_status gn_usage_create(struct gn_comm *comm, struct gn_usage_meter **out
 		status = gn_agree_gather(comm, &mine, sizeof mine, all, err);
 	if (!status) {
 		m->usage.processors = count_processors(w, all, (int)ranks);
-		for (int r = (int)ranks - 1; r >= 0; r--)
-			m->usage.node[gn_world_node_of(w, r)].host = gn_world_host_of(w, r);
+		for (int r = gn_world_size(w) - 1; r >= 0; r--)
+			if (gn_world_node_of(w, r) < m->usage.nodes)
+				m->usage.node[gn_world_node_of(w, r)].host = gn_world_host_of(w, r);
 		gn_node_counters_read(&m->before);
 		*out = m;
 	} else {
@@ -154,7 +168,7 @@ enum gn_status gn_usage_gather(struct gn_usage_meter *m, struct gn_err *err)
 		u->node[n].rss_bytes = 0;
 	for (int r = 0; r < gn_comm_size(m->comm); r++) {
 		const struct own *o = &m->all[r];
-		struct gn_usage_node *n = &u->node[gn_world_node_of(w, r)];
+		struct gn_usage_node *n = &u->node[gn_world_node_of(w, gn_comm_world_rank(m->comm, r))];
 
 		u->cpu_s += o->cpu_s;
 		n->rss_bytes += o->rss_bytes;

@@ -51,6 +51,8 @@ static enum gn_status create_slots(struct gn_optimizer *o, struct gn_err *err)
 	size_t count = o->arrays.parts ? o->arrays.parts->elements : gn_model_param_elements(o->model);
 	enum gn_status status = GN_OK;
 
+	if (o->arrays.no_slots)
+		count = 0;
 	for (int k = 0; k < gn_optim_slots(o->rule.kind) && !status; k++) {
 		status = gn_array_create(d, count, &o->slots[k], err);
 		if (status)
@@ -136,7 +138,7 @@ static enum gn_status create_update(struct gn_optimizer *o, const struct gn_opti
 	size_t params = (size_t)gn_model_param_count(o->model), most = params + parts->count;
 	struct gn_optim_tensor *tensors = calloc(most, sizeof *tensors);
 	struct gn_update_piece *pieces = calloc(most, sizeof *pieces);
-	struct gn_update_options uo = {.rule = &o->rule, .tensors = tensors, .grads = a->grads, .elements = all.count, .clip = options->clip,
+	struct gn_update_options uo = {.rule = &o->rule, .tensors = tensors, .grads = a->grads, .elements = a->elsewhere ? 0 : all.count, .clip = options->clip,
 				       .finite = a->finite, .group = a->group, .pieces = pieces, .tensor_count = params};
 	enum gn_status status;
 
@@ -145,7 +147,7 @@ static enum gn_status create_update(struct gn_optimizer *o, const struct gn_opti
 		free(pieces);
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for an optimizer");
 	}
-	uo.count = cut(o, options, parts, tensors, pieces);
+	uo.count = a->elsewhere ? 0 : cut(o, options, parts, tensors, pieces);
 	if (a->ema) {
 		uo.averages[0] = (struct gn_average){a->ema->params.device, a->params, a->parts ? 0 : a->ema->params.count};
 		uo.averages[1] = (struct gn_average){a->ema->buffers.device, a->buffers, a->buffers ? a->ema->buffers.count : 0};

@@ -38,6 +38,9 @@ struct gn_optimizer_arrays {
 	 * others; an update is then collective and blocks. */
 	const struct gn_parts *parts;
 	struct gn_update_group *group;
+	/* Host: parameters are updated elsewhere, and are so when an update is queued: it moves only averages, and makes means of buffers;
+	 * grads are not read. no_slots: there is no state of them here. */
+	int elsewhere, no_slots;
 };
 
 /* On the stream of compute. model and compute are borrowed. An unknown name and a combination that the rule does not know (LAMB with

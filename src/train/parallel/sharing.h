@@ -12,6 +12,7 @@
 
 struct gn_compressor;
 struct gn_local_steps;
+struct gn_server_client;
 
 /* What is shared, and over what. Borrowed. */
 struct gn_sharing_options {
@@ -24,6 +25,8 @@ struct gn_sharing_options {
 	struct gn_compressor *compressor; /* host memory, more than one rank; NULL: nothing is compressed */
 	struct gn_local_steps *local;	  /* host memory, more than one rank; NULL: gradients are summed in every step */
 	float *shard_params;		  /* host memory, more than one rank: the parameters, whose updates are sharded; NULL: they are not */
+	struct gn_server_client *servers; /* host memory: who gets the gradients, and what follows them is summed over comm; NULL: nobody */
+	float *served_flag;		  /* with servers: of what follows them, becomes NaN where a gradient is not finite */
 	const int *is_partial;		  /* with shard_params: what follows the parameters is left alone while it is set; NULL: never */
 };
 
@@ -55,8 +58,8 @@ struct gn_shared_bucket {
 };
 
 /* One rank: nothing is shared. Several: an allreduce of the communicator, or, of host memory, what a method of compression or local steps
- * make of it, or a reduce-scatter where the optimizer is sharded. */
-extern const struct gn_sharing gn_share_local, gn_share_allreduce, gn_share_compressed, gn_share_averaged, gn_share_sharded;
+ * make of it, or a reduce-scatter where the optimizer is sharded. With parameter servers they get it, also from one rank. */
+extern const struct gn_sharing gn_share_served, gn_share_local, gn_share_allreduce, gn_share_compressed, gn_share_averaged, gn_share_sharded;
 /* The first way that fits; there is always one. */
 const struct gn_sharing *gn_sharing_choose(const struct gn_sharing_options *o);
 

@@ -1,0 +1,22 @@
+/* Parameter servers in a report: how stale gradients were when they were applied. */
+#include "src/train/metrics/report_internal.h"
+
+void gn_report_staleness(const struct gn_curve *c, struct gn_strbuf *out)
+{
+	const struct gn_curve_staleness *s = &c->staleness;
+	double sum = 0;
+
+	for (int i = 0; i < s->count; i++)
+		sum += s->pushes[i];
+	if (!(sum > 0))
+		return;
+	gn_strbuf_puts(out, "<table><tr><th>staleness of a push, in updates</th><th class='n'>pushes</th></tr>\n");
+	for (int i = 0; i < s->count; i++)
+		if (s->pushes[i] > 0)
+			gn_strbuf_printf(out, "<tr><td>%d%s</td><td class='n'>%.0f (%.1f %%)</td></tr>\n", i, i + 1 == s->count ? " and more" : "",
+					 s->pushes[i], 100 * s->pushes[i] / sum);
+	gn_strbuf_printf(out, "</table>\n<p class='note'>Mean %.2f, at most %.0f; a worker was ahead of the slowest by at most %.0f step%s.</p>\n",
+			 s->mean, s->most, s->ahead_most, s->ahead_most > 1 ? "s" : "");
+	for (int i = 0; i < s->lost_count; i++)
+		gn_strbuf_printf(out, "<p class='note'>Worker %.0f was lost at step %.0f.</p>\n", s->lost[i].rank, s->lost[i].step);
+}

@@ -1,0 +1,68 @@
+#!/bin/bash
+# Parameter servers: the same sums as an allreduce, learning without one, the bound of ssp, checkpoints, and what is refused.
+set -u
+# shellcheck source=tests/transport/common.sh
+. "$GN_SOURCE/tests/transport/common.sh"
+jsonl=$GN_SOURCE/tests/cmd/jsonl
+export UCX_WARN_UNUSED_ENV_VARS=n GANNET_LOG=warn OMP_NUM_THREADS=1
+
+check 'digits are packed' "$gannet" pack --out "$scratch/train" "$GN_SOURCE/data/digits/digits-train.tar.xz"
+check 'and those to evaluate on' "$gannet" pack --out "$scratch/val" "$GN_SOURCE/data/digits/digits-val.tar.xz"
+lenet() { # NAME RANKS OPTION...
+	launch "$2" "$gannet" train --data "$scratch/train" --model lenet --lr 0.02 --batch 16 --threads 1 \
+		--loader-threads 1 --schedule constant --log "$scratch/$1.jsonl" "${@:3}"
+}
+digest() { "$jsonl" "$scratch/$1.jsonl" end params_sha256 | tail -1; }
+same() { test -n "$(digest "$1")" && test "$(digest "$1")" = "$(digest "$2")"; }
+
+# Of two workers every order of a sum gives the same bits; of three recursive doubling does not add in rank order.
+check 'two ranks, an allreduce' lenet plain 2 --steps 20 --ema 0.9 --checkpoint "$scratch/plain"
+for servers in 1 2 shared; do
+	[[ $servers = shared ]] && ranks=2 || ranks=$((2 + servers))
+	check "sync with --servers $servers" lenet "sync-$servers" "$ranks" --steps 20 --update sync --servers "$servers" --ema 0.9 \
+		--checkpoint "$scratch/sync-$servers"
+	check 'gives the same bits' same plain "sync-$servers"
+	check 'and the same average' cmp "$scratch/plain/latest/ema.safetensors" "$scratch/sync-$servers/latest/ema.safetensors"
+done
+for servers in 1 shared; do
+	[[ $servers = shared ]] && ranks=3 || ranks=$((3 + servers))
+	check "three workers, --servers $servers" lenet "three-$servers" "$ranks" --steps 10 --update sync --servers "$servers"
+done
+check 'sum in one order, whoever serves' same three-1 three-shared
+
+# State is on the servers, and checkpoints are as without: each goes on from the other's.
+check 'servers go on from a checkpoint of an allreduce' lenet from-plain 4 --steps 30 --update sync --servers 2 \
+	--resume "$scratch/plain/latest" --ema 0.9
+check 'an allreduce from one of servers' lenet from-sync 2 --steps 30 --resume "$scratch/sync-2/latest" --ema 0.9
+check 'with the same bits' same from-plain from-sync
+
+learns() { "$jsonl" "$scratch/$1.jsonl" eval top1 | tail -1 | awk '{ exit !($1 >= 0.85) }'; }
+for way in 'async 1' 'async shared' 'ssp:2 1'; do
+	read -r update servers <<<"$way"
+	[[ $servers = shared ]] && ranks=3 || ranks=$((3 + servers))
+	check "$update with --servers $servers" lenet "$update-$servers" "$ranks" --epochs 2 --update "$update" --servers "$servers" \
+		--val "$scratch/val"
+	check 'learns the digits' learns "$update-$servers"
+done
+# staleness NAME: of the log's last interval: how many pushes there were, and by how many steps a worker was ahead at most
+staleness() { perl -MJSON::PP -ne '$last = $_ if /"staleness"/; END { my $s = decode_json($last)->{staleness}; my $sum = 0;
+	$sum += $_ for @{$s->{histogram}}; print "$sum $s->{ahead_most}\n" }' "$scratch/$1.jsonl"; }
+read -r pushes ahead <<<"$(staleness ssp:2-1)"
+check 'staleness of every push is counted' test "$pushes" -ge "$("$jsonl" "$scratch/ssp:2-1.jsonl" end step)"
+check 'and no worker was more than two steps ahead' test "$ahead" -le 2
+check 'ssp:0 goes on step by step' lenet ssp0 4 --steps 30 --update ssp:0 --servers 1
+read -r pushes ahead <<<"$(staleness ssp0)"
+check 'all workers together' test "$ahead" = 0
+
+check 'async saves' lenet saved 3 --steps 30 --update async --servers 1 --checkpoint "$scratch/saved" --checkpoint-every 10
+check 'and goes on with more workers' lenet saved 5 --steps 40 --update async --servers 2 --checkpoint "$scratch/saved" --resume auto
+check 'to the end' test "$("$jsonl" "$scratch/saved.jsonl" end step | tail -1)" = 40
+
+refuse() { expect 2 "$1" "$2" "$gannet" train --data "$scratch/train" --model lenet "${@:3}"; }
+refuse 'give --servers' 'servers are missing' --update sync
+refuse 'serves parameters to nobody' 'nobody uses servers' --servers 1
+refuse 'is none of allreduce, sync' 'no such way' --update ssp --servers 1
+refuse 'cannot be combined: the norm is of the whole gradient' 'and --clip' --update async --servers 1 --clip 1
+refuse 'cannot be combined: workers do not take their steps' 'and --sync-bn' --update async --servers 1 --sync-bn all
+refuse 'leaves none of 1 rank to train' 'no rank is left to train' --update sync --servers 1
+finish

@@ -1,0 +1,52 @@
+#!/bin/bash
+# Parameter servers and ranks that are killed, under gannet launch: async and ssp go on without a worker, a server's loss ends the run.
+set -u
+# shellcheck source=tests/transport/common.sh
+. "$GN_SOURCE/tests/transport/common.sh"
+jsonl=$GN_SOURCE/tests/cmd/jsonl
+export UCX_WARN_UNUSED_ENV_VARS=n GANNET_LOG=warn OMP_NUM_THREADS=1
+
+check 'digits are packed' "$gannet" pack --out "$scratch/train" "$GN_SOURCE/data/digits/digits-train.tar.xz"
+step_of() { "$jsonl" "$scratch/$1.jsonl" step step | tail -1; }
+# kills NAME RANKS VICTIM SIGNAL OPTION...: sent when the log has 3 lines. Each rank's code is in NAME.RANK.code
+kills() {
+	local name=$1 ranks=$2 victim=$3 signal=$4
+	# shellcheck disable=SC2016
+	timeout -k 5 100 "$gannet" launch -n "$ranks" --keep-going -- sh -c 'run=$1; shift; "$@" &
+		echo $! >"$run.$PMIX_RANK.pid"; wait $!; code=$?; echo $code >"$run.$PMIX_RANK.code"; exit $code' sh "$scratch/$name" \
+		"$gannet" train --data "$scratch/train" --model lenet --lr 0.02 --batch 16 --threads 1 --loader-threads 1 --schedule constant \
+		--log-every 5 --log "$scratch/$name.jsonl" "${@:5}" 2>"$scratch/$name.err" &
+	local launcher=$!
+	await_line 60 3 '"event": "step"' "$scratch/$name.jsonl" || return 1
+	kill -"$signal" "$(cat "$scratch/$name.$victim.pid")"
+	wait "$launcher"
+	true
+}
+code_of() { cat "$scratch/$1.$2.code"; }
+goes_on() { # NAME VICTIM: the first worker and the server have ended well, and the log names who was lost
+	[[ $(code_of "$1" 0) = 0 && $("$jsonl" "$scratch/$1.jsonl" end step) = 60 && $("$jsonl" "$scratch/$1.jsonl" worker_lost rank) = "$2" ]] &&
+		[[ $("$jsonl" "$scratch/$1.jsonl" worker_lost host) = "$(uname -n)" ]] &&
+		grep -q "a worker is lost: rank $2 on $(uname -n) is lost: .*; the run goes on with 2 of 3" "$scratch/$1.err"
+}
+
+for update in async ssp:2; do
+	check "$update, and a worker is killed" kills "$update" 4 1 KILL --steps 60 --update "$update" --servers 1
+	check 'the others go on to the end' goes_on "$update" 1
+	check 'and so does the server' test "$(code_of "$update" 3)" = 0
+done
+check 'a report is drawn' "$gannet" report "$scratch/async.jsonl" --out "$scratch/report"
+check 'with staleness, and the lost worker' grep -q 'Worker 1 was lost at step ' "$scratch/report/report.html"
+check 'async, and a server is killed' kills server 4 3 KILL --steps 10000 --update async --servers 2 \
+	--checkpoint "$scratch/server" --checkpoint-every 10
+check 'ends the first worker with code 4' test "$(code_of server 0)" = 4
+check 'the other worker' test "$(code_of server 1)" = 4
+check 'and the other server' test "$(code_of server 2)" = 4
+check 'which names it' grep -q 'parameter server: rank 3 on ' "$scratch/server.err"
+check 'the last checkpoint stands' "$gannet" info "$scratch/server"
+check 'sync, and a worker is killed' kills sync 3 1 KILL --steps 10000 --update sync --servers 1
+check 'ends the first worker with code 4' test "$(code_of sync 0)" = 4
+check 'and the server' test "$(code_of sync 2)" = 4
+check 'ssp, and one worker is asked to stop' kills stop 4 2 TERM --steps 10000 --update ssp:1 --servers 1 --checkpoint "$scratch/stop"
+check 'the first one stops as well' test "$(code_of stop 0)" = 5
+check 'with a checkpoint' "$gannet" info "$scratch/stop"
+finish
