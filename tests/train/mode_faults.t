@@ -19,7 +19,7 @@ check 'digits are packed' "$gannet" pack --out "$scratch/train" "$GN_SOURCE/data
 # LATE_RANK starts LATE_S seconds after the others.
 lenet() {
 	# shellcheck disable=SC2016,SC2086 # for the shell of each rank; options
-	NAME=$scratch/$1 timeout -k 5 90 "$gannet" launch -n "$2" --grace 6 -- bash -c 'echo $$ >"$NAME.pid.$PMIX_RANK"
+	NAME=$scratch/$1 timeout -k 5 300 "$gannet" launch -n "$2" --grace 6 -- bash -c 'echo $$ >"$NAME.pid.$PMIX_RANK"
 		[[ $PMIX_RANK != "${LATE_RANK:-}" ]] || sleep "$LATE_S"
 		exec "$@"' bash "$gannet" train --data "$scratch/train" --model lenet --lr 0.005 --clip 1 --batch 8 --threads 1 \
 		--loader-threads 1 --schedule constant --bucket 200K --steps $steps --checkpoint "$scratch/$1" --checkpoint-every 9 \
@@ -37,16 +37,22 @@ whole() { # NAME
 		[[ ! -d $step || $step == *.tmp ]] || "$gannet" info "$step" || return 1
 	done
 }
-# strike NAME RANK FAULT: after the step and milliseconds that are drawn
+# strike NAME RANK FAULT RUN: after the step and milliseconds that are drawn. RUN: the process that ends with the ranks. A rank that is
+# stopped when the run has ended is let go: nobody waits for it.
 strike() {
 	local after=$((RANDOM % last + 1)) ms=$((RANDOM % 30)) pause=$((RANDOM % 900 + 100)) pid
 	echo "$3 after step $after and $ms ms (pause: $pause ms)"
-	await_line 60 "$after" '"event": "step"' "$scratch/$1.jsonl" || return 1
+	await_line 200 "$after" '"event": "step"' "$scratch/$1.jsonl" || return 1
 	pid=$(<"$scratch/$1.pid.$2")
 	sleep "$(printf '0.%03d' "$ms")"
 	case $3 in
 	kill) kill -KILL "$pid" ;;
-	stop) kill -STOP "$pid" ;;
+	stop)
+		kill -STOP "$pid"
+		while kill -0 "$4" 2>/dev/null; do
+			[[ ! $(digest "$1") ]] || { kill -CONT "$pid"; break; }
+			sleep 0.1
+		done ;;
 	pause) kill -STOP "$pid" && sleep "$(printf '0.%03d' "$pause")" && kill -CONT "$pid" ;;
 	esac
 }
@@ -73,7 +79,7 @@ fault() { # SEED
 	else
 		lenet "$name" "$ranks" "$mode" &
 		pid=$!
-		strike "$name" "$rank" "$fault"
+		strike "$name" "$rank" "$fault" $pid
 		wait $pid
 		code=$?
 	fi
