@@ -8,11 +8,13 @@ noinst_PROGRAMS += bench/azure
 bench_azure_SOURCES = bench/azure.c
 bench_azure_LDADD = $(TRANSPORT_LIBS)
 EXTRA_DIST += bench/azure.tsv
-noinst_PROGRAMS += bench/parallel/share bench/parallel/sharded
+noinst_PROGRAMS += bench/parallel/share bench/parallel/sharded bench/parallel/stragglers
 bench_parallel_share_SOURCES = bench/parallel/share.c
 bench_parallel_share_LDADD = $(TRAIN_LIBS) $(DATA_LIBS) $(TRANSPORT_CUDA_LIBS) $(TRANSPORT_LIBS) $(KERNELS_LIBS) $(BASE_LIBS)
 bench_parallel_sharded_SOURCES = bench/parallel/sharded.c
 bench_parallel_sharded_LDADD = $(TRAIN_LIBS) $(DATA_LIBS) $(TRANSPORT_CUDA_LIBS) $(TRANSPORT_LIBS) $(KERNELS_LIBS) $(BASE_LIBS)
+bench_parallel_stragglers_SOURCES = bench/parallel/stragglers.c
+bench_parallel_stragglers_LDADD = $(TRAIN_LIBS) $(DATA_LIBS) $(TRANSPORT_CUDA_LIBS) $(TRANSPORT_LIBS) $(KERNELS_LIBS) $(BASE_LIBS)
 EXTRA_DIST += bench/parallel/run bench/parallel/report bench/parallel/accuracy bench/parallel/rates bench/parallel/rates_report bench/parallel/torch_ddp
 # Programs of their own, built by bench/peers/run, and scripts: no part of make.
 EXTRA_DIST += bench/peers/run bench/peers/report bench/peers/stream bench/peers/main.c bench/peers/peer.h \

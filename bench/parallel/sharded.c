@@ -1,9 +1,10 @@
-/* What a sharded optimizer costs and saves: bench/parallel/sharded MODEL OPTIMIZER SIDE BATCH ROUNDS, on each rank, in pairs of
- * steps with and without it, one behind the other, of the same batch of pictures. Rank 0 prints one JSON object: medians of both
- * steps on the slowest rank and of the ratios of pairs; bytes of optimizer state and average, by formula and resident (growth of
- * private memory when they are first written). Resident bytes have to be within 3 % (or 6 MiB) of the formula, and both trainings
- * have to have the same parameters: the same bits with two ranks, else within 1e-6 of the largest after the first step (a network
- * with so small batches makes more of it in the next). Exit codes: 0, 1 with the reason, 2 usage. */
+/* What a sharded optimizer costs and saves: bench/parallel/sharded MODEL OPTIMIZER SIDE BATCH ROUNDS [TRANSPORT], on each rank, in pairs of
+ * steps with and without it, of the same batch of pictures. Each is the second of two, since parameters come beside the forward of the
+ * next one. Rank 0 prints one JSON object: medians of both steps on the slowest rank, and of the ratios of pairs, time with to time
+ * without; bytes of optimizer state and average, by formula and resident (growth of private memory when they are first written). Resident
+ * bytes have to be within 3 % (or 6 MiB) of the formula, and both trainings have to have the same parameters: the same bits with two ranks,
+ * else within 1e-6 of the largest after a first step (a network with so small batches makes more of it in the next). Exit codes: 0,
+ * 1 with the reason, 2 usage. */
 #include "src/base/alloc.h"
 #include "src/base/clock.h"
 #include "src/base/json.h"
@@ -99,21 +100,28 @@ static enum gn_status create_replica(struct bench *b, int way, struct gn_err *er
 	return status;
 }
 
-/* As long as it takes the slowest rank. */
-static enum gn_status one_step(struct bench *b, int way, int round, struct gn_err *err)
+static enum gn_status one_step(struct bench *b, int way, int number, double *ms, struct gn_err *err)
 {
-	const struct gn_step step = {.number = (uint64_t)round, .updates = (uint64_t)round + 1, .lr = strcmp(b->optimizer, "lamb") ? 0.01 : 1e-3};
+	const struct gn_step step = {.number = (uint64_t)number, .updates = (uint64_t)number + 1, .lr = strcmp(b->optimizer, "lamb") ? 0.01 : 1e-3};
 	struct gn_interval sums = {0};
 	struct gn_step_result result = {0};
-	enum gn_status status = gn_comm_barrier(b->comm, err);
 	uint64_t began = gn_clock_ns();
-	double took;
+	enum gn_status status = gn_step_run(&b->replicas[way], &step, &sums, &result, err);
 
+	*ms = (double)(gn_clock_ns() - began) * 1e-6;
+	return status || !result.skipped ? status : gn_err_set(err, GN_ERR_FAILED, "the gradients of step %d are not finite", number);
+}
+
+/* As long as it takes the slowest rank. The second step begins with parameters on their way, as in training, and ends so. */
+static enum gn_status two_steps(struct bench *b, int way, int round, struct gn_err *err)
+{
+	enum gn_status status = gn_comm_barrier(b->comm, err);
+	double took = 0;
+
+	for (int k = 1; k <= 2 && !status; k++)
+		status = one_step(b, way, 2 * round + k, &took, err);
 	if (!status)
-		status = gn_step_run(&b->replicas[way], &step, &sums, &result, err);
-	took = (double)(gn_clock_ns() - began) * 1e-6;
-	if (!status && result.skipped)
-		status = gn_err_set(err, GN_ERR_FAILED, "the gradients of step %d are not finite", round);
+		status = gn_replica_fetch(&b->replicas[way], err);
 	if (!status)
 		status = gn_comm_allreduce(b->comm, &took, 1, GN_F64, gn_reduce_max(GN_F64), err);
 	b->ms[way][round] = took;
@@ -145,15 +153,23 @@ static enum gn_status check_memory(const struct bench *b, struct gn_err *err)
 static enum gn_status run(struct bench *b, struct gn_err *err)
 {
 	int is_exact = gn_comm_size(b->comm) == 2;
+	double took;
 	enum gn_status status = GN_OK;
 
-	for (int round = 0; round < b->rounds && !status; round++) {
-		status = one_step(b, round % 2 ? SHARDED : PLAIN, round, err);
+	for (int way = 0; way < WAYS && !status; way++) {
+		status = one_step(b, way, 0, &took, err);
 		if (!status)
-			status = one_step(b, round % 2 ? PLAIN : SHARDED, round, err);
+			status = gn_replica_fetch(&b->replicas[way], err);
+	}
+	if (!status)
+		status = check_params(b, is_exact ? 0 : 1e-6, err);
+	for (int round = 0; round < b->rounds && !status; round++) {
+		status = two_steps(b, round % 2 ? SHARDED : PLAIN, round, err);
+		if (!status)
+			status = two_steps(b, round % 2 ? PLAIN : SHARDED, round, err);
 		b->ratio[round] = b->ms[SHARDED][round] / b->ms[PLAIN][round];
-		if (!status && (!round || is_exact))
-			status = check_params(b, is_exact ? 0 : 1e-6, err);
+		if (!status && is_exact)
+			status = check_params(b, 0, err);
 	}
 	return status;
 }
@@ -198,9 +214,9 @@ static void print(struct bench *b)
 	gn_json_release(&j);
 }
 
-static enum gn_status create(struct bench *b, struct gn_world *world, const char *model, struct gn_err *err)
+static enum gn_status create(struct bench *b, struct gn_world *world, const char *model, const char *transport, struct gn_err *err)
 {
-	const struct gn_comm_options options = {.transport = "auto", .tuning = "none"};
+	const struct gn_comm_options options = {.transport = transport, .tuning = "none"};
 	enum gn_status status = gn_comm_create(world, &options, NULL, &b->comm, err);
 
 	if (!status)
@@ -227,12 +243,12 @@ int main(int argc, char **argv)
 	struct gn_err err;
 	enum gn_status status;
 
-	if (argc != 6 || (b.side = atoi(argv[3])) < 1 || (b.batch = atoi(argv[4])) < 1 || (b.rounds = atoi(argv[5])) < 2 || b.rounds > ROUNDS_MAX)
+	if (argc < 6 || argc > 7 || (b.side = atoi(argv[3])) < 1 || (b.batch = atoi(argv[4])) < 1 || (b.rounds = atoi(argv[5])) < 2 || b.rounds > ROUNDS_MAX)
 		return 2;
 	b.optimizer = argv[2];
 	status = gn_world_create(NULL, NULL, &world, &err);
 	if (!status)
-		status = create(&b, world, argv[1], &err);
+		status = create(&b, world, argv[1], argc > 6 ? argv[6] : "auto", &err);
 	if (!status)
 		status = run(&b, &err);
 	if (!status)

@@ -103,7 +103,7 @@ static enum gn_status queue_batch(struct net *n, uint64_t number, int k, int bat
 	struct gn_stream *s = n->device.stream;
 	const struct gn_array *grads = &n->arrays[1];
 	float *sums = n->accumulated.address;
-	const struct gn_plan_observer observer = {NULL, k + 1 == batches ? ready : NULL, reported};
+	const struct gn_plan_observer observer = {.ready = k + 1 == batches ? ready : NULL, .context = reported};
 	enum gn_status status = gn_plan_run(n->plan, number, &observer, batches > 1 && k + 1 == batches ? sums : NULL, &n->err);
 
 	if (!status && k + 1 < batches)
@@ -188,7 +188,7 @@ static void check_run(const char *model, int batch, int batches, int side, const
 {
 	struct gn_plan_options o = net_on_gpu(p);
 	struct course device = {.norm = 0}, hand = {.norm = 0};
-	struct gn_plan_device beside = {NULL, NULL, NULL};
+	struct gn_plan_device beside = {.ready = NULL};
 	struct gn_buffer memory = {NULL, NULL, 0, NULL};
 	float *loss = loss_memory(&o, batches, &memory, &beside);
 	double off, params = 0, buffers = 0;
@@ -224,7 +224,7 @@ static void check_run(const char *model, int batch, int batches, int side, const
 static void check_count(void)
 {
 	struct gn_plan_options o = net_on_gpu(&net_precisions[0]);
-	const struct gn_plan_observer observer = {NULL, NULL, NULL};
+	const struct gn_plan_observer observer = {.ready = NULL};
 	enum gn_status early = GN_OK, late = GN_OK, status;
 	struct net n;
 
@@ -293,7 +293,7 @@ static void check_crops(const char *model, int batch, int side, const struct net
 {
 	struct gn_plan_options floats_in = net_on_gpu(p), crops_in;
 	struct course device = {.norm = 0}, hand = {.norm = 0};
-	struct gn_plan_device beside = {NULL, NULL, NULL};
+	struct gn_plan_device beside = {.ready = NULL};
 	struct gn_buffer memory = {NULL, NULL, 0, NULL};
 	float *mean = loss_memory(&floats_in, 1, &memory, &beside);
 	double loss = 0, off = 0;
@@ -339,7 +339,7 @@ static void check_crops(const char *model, int batch, int side, const struct net
 void check_skip(void)
 {
 	struct gn_plan_options o = net_on_gpu(&net_precisions[0]);
-	const struct gn_plan_observer observer = {NULL, NULL, NULL};
+	const struct gn_plan_observer observer = {.ready = NULL};
 	struct gn_optim_update u = {.lr = 0.02, .grad_scale = 1, .step = 1};
 	struct gn_update_result r = {.skipped = 0};
 	struct net n;

@@ -64,3 +64,4 @@ tests_train_test_step_LDADD = $(TRAIN_TEST_LIBS)
 SLOW_TESTS += tests/train/onnx.t tests/train/recipe.t tests/train/augment.t tests/train/commit_kill.t
 SLOW_TESTS += tests/train/servers.t tests/train/servers_lost.t
 SLOW_TESTS += tests/train/networks.t
+SLOW_TESTS += tests/train/mode_faults.t

@@ -329,7 +329,9 @@ static enum gn_status move_all(struct gn_replica *r,
 
 enum gn_status gn_replica_fetch(struct gn_replica *r, struct gn_err *err)
 {
-	return move_all(r, gn_array_fetch, err);
+	enum gn_status status = r->reducer ? gn_reducer_need_all(r->reducer, err) : GN_OK;
+
+	return status ? status : move_all(r, gn_array_fetch, err);
 }
 
 enum gn_status gn_replica_send(struct gn_replica *r, struct gn_err *err)

@@ -1,7 +1,8 @@
 /* A model in training on this rank: its arrays on the device, its plan and optimizer, and the sums over ranks that make all replicas alike.
  *
  * Parameters, optimizer state, moving averages and BN buffers are on the device for the whole run. The host's copies of them are current
- * after gn_replica_fetch, and are what the device gets by gn_replica_send; on the host both are the same memory. All ranks compute on the
+ * after gn_replica_fetch, and are what the device gets by gn_replica_send; on the host both are the same memory, current after
+ * gn_replica_fetch, too. All ranks compute on the
  * same kind of device.
  *
  * Order of creation: init, share, set_plan, connect; each is called by all ranks, and what it returns is this rank's alone unless it says
@@ -106,7 +107,8 @@ void gn_replica_release(struct gn_replica *r);
 int gn_replica_sums_on_gpus(const struct gn_replica *r);
 /* For reducers beside the replica's own. */
 struct gn_sharing_options gn_replica_sharing_options(struct gn_replica *r);
-/* Bring all that a run's state is made of to the host's copies, and to the device. Block. */
+/* Bring all that a run's state is made of to the host's copies, and to the device. Block; fetch is collective where the optimizer is
+ * sharded, whose last update may still be on its way to all ranks. */
 enum gn_status gn_replica_fetch(struct gn_replica *r, struct gn_err *err);
 enum gn_status gn_replica_send(struct gn_replica *r, struct gn_err *err);
 /* Collective; blocks. Where ranks have drifted apart in local steps: the averages of parameters and optimizer state on all of them. */

@@ -16,6 +16,7 @@ struct run {
 	uint64_t mark;	     /* the end of what is accounted for */
 	uint64_t reading_ns; /* for the next batch, while the device computed */
 	uint64_t read_ns;    /* when it was there */
+	uint64_t gather_ns;  /* forward waited for parameters */
 };
 
 /* --- accounts --- */
@@ -87,8 +88,26 @@ static void loss_done(void *context)
 {
 	struct run *run = context;
 
-	if (!run->is_queued)
-		run->sums->forward += since(run, GN_SPAN_FORWARD);
+	double gather_s = (double)run->gather_ns * 1e-9;
+
+	if (run->is_queued)
+		return;
+	run->sums->forward += since(run, GN_SPAN_FORWARD) - gather_s;
+	run->sums->exposed += gather_s;
+	run->gather_ns = 0;
+}
+
+static enum gn_status param_needed(void *context, int param, struct gn_err *err)
+{
+	struct run *run = context;
+	uint64_t began = gn_clock_ns(), now;
+	enum gn_status status = gn_reducer_need(run->r->reducer, param, err);
+
+	now = gn_clock_ns();
+	run->gather_ns += now - began;
+	if (now - began > WORTH_TRACING_NS)
+		gn_trace_add(run->r->trace, GN_SPAN_EXCHANGE, GN_TRACE_MAIN, 0, began, now);
+	return status;
 }
 
 static void gradient_done(void *context, int param, struct gn_event *event)
@@ -174,7 +193,7 @@ static enum gn_status run_batch(struct run *run, int k, struct gn_err *err)
 	struct gn_replica *r = run->r;
 	int is_last = k + 1 == r->options.batches;
 	int sums = is_last || r->divides;
-	const struct gn_plan_observer observer = {loss_done, sums ? gradient_done : NULL, run};
+	const struct gn_plan_observer observer = {loss_done, sums ? gradient_done : NULL, r->shard ? param_needed : NULL, run};
 	enum gn_status status = r->staged ? GN_OK : stage(r, err);
 
 	if (k == 0 || !run->is_queued)

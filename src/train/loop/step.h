@@ -2,7 +2,8 @@
  *
  * A step is one batch or several, whose gradients are averaged before they are summed over ranks. A step whose gradients or loss are not
  * finite updates nothing on any rank: parameters, optimizer state, BN statistics and averages are as they were, and its samples count as
- * done. On a device that computes beside the host all is queued, the next batch is staged meanwhile, and the host waits once, for the
+ * done. Where the optimizer is sharded, parameters come to this rank beside the next step's forward, or in gn_replica_fetch. On a device
+ * that computes beside the host all is queued, the next batch is staged meanwhile, and the host waits once, for the
  * result; with several ranks also for their sums. Internal to src/train.
  */
 #ifndef GN_TRAIN_LOOP_STEP_H

@@ -19,6 +19,7 @@ struct gn_reducer {
 	struct gn_reducer_config config;
 	struct bucket *buckets; /* in the order in which they start */
 	size_t count, started, finished;
+	size_t gathering;	/* so many buckets' parameters, from the first on, are still under way */
 	int *bucket_of;		/* parameter -> bucket */
 	struct gn_event *event;	/* after it all gradients so far are complete; NULL: they are */
 	uint64_t taken_ns;	/* by ready() */
@@ -255,18 +256,51 @@ enum gn_status gn_reducer_wait(struct gn_reducer *x, struct gn_err *err)
 	return x->status;
 }
 
+static struct gn_coll *gather_of(const struct gn_reducer *x, size_t bucket)
+{
+	return x->by->gather(x->buckets[bucket].shared);
+}
+
 enum gn_status gn_reducer_gather(struct gn_reducer *x, struct gn_err *err)
 {
-	enum gn_status status = GN_OK;
-	struct gn_coll *c;
+	enum gn_status status = gn_reducer_need_all(x, err);
 
-	if (!x->by->gather)
-		return GN_OK;
+	if (status || !x->by->gather)
+		return status;
 	for (size_t b = x->count; b-- > 0 && !status;)
-		if ((c = x->by->gather(x->buckets[b].shared)))
-			status = gn_coll_start(c, NULL, err);
-	for (size_t b = x->count; b-- > 0 && !status;)
-		if ((c = x->by->gather(x->buckets[b].shared)))
-			status = gn_coll_wait(c, err);
+		if (gather_of(x, b))
+			status = gn_coll_start(gather_of(x, b), NULL, err);
+	if (!status)
+		x->gathering = x->count;
 	return status;
+}
+
+/* Blocks until only the first `left` buckets' parameters are under way. */
+static enum gn_status wait_gathered(struct gn_reducer *x, size_t left, struct gn_err *err)
+{
+	enum gn_status status = GN_OK;
+
+	for (; x->gathering > left && !status; x->gathering--)
+		if (gather_of(x, x->gathering - 1))
+			status = gn_coll_wait(gather_of(x, x->gathering - 1), err);
+	return status;
+}
+
+/* A bucket's borders are moved up: the first elements of a parameter may come with the bucket behind it, which is gathered before. */
+enum gn_status gn_reducer_need(struct gn_reducer *x, int param, struct gn_err *err)
+{
+	enum gn_status status = wait_gathered(x, (size_t)x->bucket_of[param], err);
+	int done = 1;
+
+	while (x->gathering && done && !status) {
+		if (gather_of(x, x->gathering - 1))
+			status = gn_coll_test(gather_of(x, x->gathering - 1), &done, err);
+		x->gathering -= done && !status;
+	}
+	return status;
+}
+
+enum gn_status gn_reducer_need_all(struct gn_reducer *x, struct gn_err *err)
+{
+	return wait_gathered(x, 0, err);
 }

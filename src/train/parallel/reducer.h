@@ -61,8 +61,13 @@ void gn_reducer_poll(struct gn_reducer *x);
 /* Blocks until the whole array is summed. Starts what has not started yet (parameters without a gradient). Of one rank it does not
  * block. */
 enum gn_status gn_reducer_wait(struct gn_reducer *x, struct gn_err *err);
-/* Collective; blocks until all ranks have all parameters, when each has updated its part; without sharding they have, and nothing is
+/* Collective. Each rank has updated its part of the parameters: begins to bring all of them to all ranks, those of the first layers first.
+ * Does not block, unless the last ones are still under way. Without sharding all ranks have them, as by the next two, and nothing is
  * done. */
 enum gn_status gn_reducer_gather(struct gn_reducer *x, struct gn_err *err);
+/* Blocks until this parameter, and all before it, have come; makes progress on the others. Its memory may be read then. */
+enum gn_status gn_reducer_need(struct gn_reducer *x, int param, struct gn_err *err);
+/* The same for all parameters. */
+enum gn_status gn_reducer_need_all(struct gn_reducer *x, struct gn_err *err);
 
 #endif

@@ -48,7 +48,7 @@ struct gn_sharing {
 	void (*free)(struct gn_shared_bucket *b);
 	/* The collective that it is; NULL: it is none of the communicator's. */
 	const struct gn_coll *(*coll)(const struct gn_shared_bucket *b);
-	/* What brings a bucket's updated parameters to all ranks; NULL, or returns NULL: nothing does. */
+	/* What brings a bucket's updated parameters to all ranks, beside the next step's forward; NULL, or returns NULL: nothing does. */
 	struct gn_coll *(*gather)(const struct gn_shared_bucket *b);
 };
 

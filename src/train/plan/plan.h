@@ -57,6 +57,8 @@ struct gn_plan_observer {
 	/* The gradient of this parameter is queued, and complete when the event is done. NULL: not wanted, and the batch runs in one part
 	 * where that is faster. */
 	void (*ready)(void *context, int param, struct gn_event *event);
+	/* Forward reads this parameter next: returns when it may. A failure ends the run. NULL: all may be read. */
+	enum gn_status (*needs)(void *context, int param, struct gn_err *err);
 	void *context;
 };
 

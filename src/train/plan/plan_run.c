@@ -33,6 +33,12 @@ static int last_position(const struct gn_plan *p)
 	return 2 * p->op_count;
 }
 
+/* The operator whose forward is there; NULL: it is the loss or backward. */
+static const struct gn_plan_op *forward_at(const struct gn_plan *p, int position)
+{
+	return position < p->op_count ? &p->ops[position] : NULL;
+}
+
 /* The operator whose backward is there; NULL: it is forward or the loss. */
 static const struct gn_plan_op *backward_at(const struct gn_plan *p, int position)
 {
@@ -42,7 +48,7 @@ static const struct gn_plan_op *backward_at(const struct gn_plan *p, int positio
 /* The operator that is there; NULL: it is the loss. */
 static const struct gn_plan_op *op_at(const struct gn_plan *p, int position)
 {
-	return position < p->op_count ? &p->ops[position] : backward_at(p, position);
+	return forward_at(p, position) ? forward_at(p, position) : backward_at(p, position);
 }
 
 /* The end of positions that are complete after a range. */
@@ -73,16 +79,17 @@ static void add_collective(struct gn_plan_parts *parts, const struct gn_plan_op 
 	part->count = o->info.sum_count;
 }
 
-/* Whether a part ends after this position. A device that records nothing is cut everywhere, so that each gradient is reported at once. */
+/* Whether a part ends after this position. A device that records nothing is cut everywhere, so that each gradient is reported at once, and
+ * each parameter of forward is asked for when it is needed. */
 static int ends_part(const struct gn_plan *p, int at, int (*cuts)(void *context, int param), void *context)
 {
-	const struct gn_plan_op *o = backward_at(p, at);
+	const struct gn_plan_op *o = backward_at(p, at), *next = forward_at(p, at + 1);
 	int cut = 0;
 
 	if (at == last_position(p))
 		return 1;
 	if (!gn_plan_is_queued(p))
-		return at == p->op_count || (o && o->param[0] >= 0);
+		return at == p->op_count || (o && o->param[0] >= 0) || (next && next->param[0] >= 0);
 	for (int k = 1; k >= 0 && o && cuts; k--)
 		cut |= o->param[k] >= 0 && cuts(context, o->param[k]);
 	return cut;
@@ -149,6 +156,18 @@ static uint64_t key_of(const struct gn_plan *p, const float *accumulated)
 	return (uint64_t)p->loss_scale * 4 + (accumulated != NULL) * 2u + (p->batches.targets.pair_labels != NULL);
 }
 
+/* What the part will read. */
+static enum gn_status ask(struct gn_plan *p, const struct gn_plan_part *part, const struct gn_plan_observer *o, struct gn_err *err)
+{
+	enum gn_status status = GN_OK;
+
+	for (int at = part->range.first; o->needs && at < part->range.end && !status; at++)
+		for (int k = 0; k < 2 && forward_at(p, at) && !status; k++)
+			if (forward_at(p, at)->param[k] >= 0)
+				status = o->needs(o->context, forward_at(p, at)->param[k], err);
+	return status;
+}
+
 /* What the part has completed. */
 static enum gn_status report(struct gn_plan *p, const struct gn_plan_part *part, const struct gn_plan_observer *o, struct gn_err *err)
 {
@@ -178,7 +197,9 @@ static enum gn_status run_part(struct gn_plan *p, const struct gn_plan_part *par
 
 	if (part->count)
 		return p->options.group->sum(p->options.group, p->device.stream, part->values, part->count, err);
-	status = gn_replay_run(part->replay, p->device.stream, key_of(p, accumulated), queue_part, &r, err);
+	status = ask(p, part, o, err);
+	if (!status)
+		status = gn_replay_run(part->replay, p->device.stream, key_of(p, accumulated), queue_part, &r, err);
 	return status ? status : report(p, part, o, err);
 }
 

@@ -1,0 +1,106 @@
+#!/bin/bash
+# Random faults in every way to share a step: a rank is killed, stopped for good, stopped for less than the limits, or starts late, after
+# a random step. A run whose fault passes ends with the parameters of a run without one. Another ends with code 4, names the rank and
+# leaves no checkpoint that is not whole; resumed, it ends with those parameters, too. GN_FAULTS faults (8; 300 in tests/long), GN_SEED
+# the first; each is repeated by its own seed.
+set -u
+# shellcheck source=tests/transport/common.sh
+. "$GN_SOURCE/tests/transport/common.sh"
+jsonl=$GN_SOURCE/tests/cmd/jsonl
+export UCX_WARN_UNUSED_ENV_VARS=n GANNET_LOG=warn OMP_NUM_THREADS=1
+modes=('' '--compress bf16' '--compress fp16' '--compress int8' '--compress topk:0.01' '--compress dgc:0.01' '--compress powersgd:2'
+	'--shard optimizer' '--shard gradients --accumulate 2' '--local-steps 4' '--transport tcp --algo ring' '--no-overlap')
+faults=(kill kill stop pause pause late)
+steps=100 last=70 # faults come after a step up to the second
+
+check 'digits are packed' "$gannet" pack --out "$scratch/train" "$GN_SOURCE/data/digits/digits-train.tar.xz"
+
+# lenet NAME RANKS MODE OPTION...: appends to $scratch/NAME.jsonl, text in NAME.err. Each rank leaves its process in NAME.pid.RANK;
+# LATE_RANK starts LATE_S seconds after the others.
+lenet() {
+	# shellcheck disable=SC2016,SC2086 # for the shell of each rank; options
+	NAME=$scratch/$1 timeout -k 5 300 "$gannet" launch -n "$2" --grace 6 -- bash -c 'echo $$ >"$NAME.pid.$PMIX_RANK"
+		[[ $PMIX_RANK != "${LATE_RANK:-}" ]] || sleep "$LATE_S"
+		exec "$@"' bash "$gannet" train --data "$scratch/train" --model lenet --lr 0.005 --clip 1 --batch 8 --threads 1 \
+		--loader-threads 1 --schedule constant --bucket 200K --steps $steps --checkpoint "$scratch/$1" --checkpoint-every 9 \
+		--log "$scratch/$1.jsonl" --log-every 1 $3 "${@:4}" >"$scratch/$1.err" 2>&1
+}
+digest() { "$jsonl" "$scratch/$1.jsonl" end params_sha256 | tail -n 1; }
+# same NAME REFERENCE
+same() {
+	[[ $(digest "$1") && $(digest "$1") == "$(digest "$2")" ]] || { echo "parameters differ from those of a run without a fault"; return 1; }
+}
+# Whatever has a checkpoint's name can be read.
+whole() { # NAME
+	local step
+	for step in "$scratch/$1"/step-*; do
+		[[ ! -d $step || $step == *.tmp ]] || "$gannet" info "$step" || return 1
+	done
+}
+# strike NAME RANK FAULT RUN: after the step and milliseconds that are drawn. RUN: the process that ends with the ranks. A rank that is
+# stopped when the run has ended is let go: nobody waits for it.
+strike() {
+	local after=$((RANDOM % last + 1)) ms=$((RANDOM % 30)) pause=$((RANDOM % 900 + 100)) pid
+	echo "$3 after step $after and $ms ms (pause: $pause ms)"
+	await_line 200 "$after" '"event": "step"' "$scratch/$1.jsonl" || return 1
+	pid=$(<"$scratch/$1.pid.$2")
+	sleep "$(printf '0.%03d' "$ms")"
+	case $3 in
+	kill) kill -KILL "$pid" ;;
+	stop)
+		kill -STOP "$pid"
+		while kill -0 "$4" 2>/dev/null; do
+			[[ ! $(digest "$1") ]] || { kill -CONT "$pid"; break; }
+			sleep 0.1
+		done ;;
+	pause) kill -STOP "$pid" && sleep "$(printf '0.%03d' "$pause")" && kill -CONT "$pid" ;;
+	esac
+}
+# Ended by the loss of a rank, then resumed.
+lost() { # NAME RANKS MODE RANK CODE REFERENCE
+	[[ $5 == 4 ]] || { echo "exit code $5, not 4"; return 1; }
+	grep -qE "rank $4 on .* is lost|rank $4 was killed by signal" "$scratch/$1.err" || { echo "rank $4 is not named"; return 1; }
+	whole "$1" && lenet "$1" "$2" "$3" --resume auto && same "$1" "$6"
+}
+fault() { # SEED
+	local mode fault ranks rank reference name=$1 code pid
+	RANDOM=$1
+	mode=$((RANDOM % ${#modes[@]})) fault=${faults[RANDOM % ${#faults[@]}]} ranks=$((RANDOM % 3 + 2))
+	rank=$((RANDOM % ranks)) reference=$mode-$ranks mode=${modes[mode]}
+	echo "$fault: rank $rank of $ranks, train $mode"
+	[[ $(digest "$reference") ]] || lenet "$reference" "$ranks" "$mode" || { cat "$scratch/$reference.err"; return 1; }
+	rm -rf "${scratch:?}/$reference"
+	# What passes is far from the limits; what does not is noticed soon.
+	export GANNET_HEARTBEAT_TIMEOUT=30 GANNET_STALL_TIMEOUT=30
+	[[ $fault != stop ]] || GANNET_HEARTBEAT_TIMEOUT=3
+	if [[ $fault == late ]]; then
+		LATE_RANK=$rank LATE_S=$(printf '0.%03d' $((RANDOM % 1000))) lenet "$name" "$ranks" "$mode"
+		code=$?
+	else
+		lenet "$name" "$ranks" "$mode" &
+		pid=$!
+		strike "$name" "$rank" "$fault" $pid
+		wait $pid
+		code=$?
+	fi
+	cat "$scratch/$name.err"
+	export GANNET_HEARTBEAT_TIMEOUT=30
+	if [[ $fault != kill && $fault != stop ]]; then
+		((code == 0)) && whole "$name" && same "$name" "$reference" || return 1
+	elif [[ ! $(digest "$name") ]]; then
+		echo "$fault" >>"$scratch/in-time"
+		lost "$name" "$ranks" "$mode" "$rank" $code "$reference" || { cat "$scratch/$name.err"; return 1; }
+	else # it came when the run had ended, or was about to
+		echo "$fault" >>"$scratch/too-late"
+		((code == 0 || code == 4)) && whole "$name" && same "$name" "$reference" || return 1
+	fi
+	rm -rf "${scratch:?}/$name" "$scratch/$name".*
+}
+seed=${GN_SEED:-$((RANDOM + 1))} count=${GN_FAULTS:-8}
+echo "# GN_SEED=$seed GN_FAULTS=$count"
+for ((i = seed; i < seed + count; i++)); do check "a random fault, GN_SEED=$i GN_FAULTS=1" fault $i; done
+touch "$scratch/in-time" "$scratch/too-late"
+in_time=$(grep -c . "$scratch/in-time") too_late=$(grep -c . "$scratch/too-late")
+echo "# $in_time runs were ended by a fault, $too_late were over before"
+((count < 8)) || check 'most come while ranks train' test $((in_time)) -gt $((too_late))
+finish
