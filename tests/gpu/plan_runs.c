@@ -188,7 +188,7 @@ static void check_run(const char *model, int batch, int batches, int side, const
 {
 	struct gn_plan_options o = net_on_gpu(p);
 	struct course device = {.norm = 0}, hand = {.norm = 0};
-	struct gn_plan_device beside = {.ready = NULL};
+	struct gn_plan_device beside = {NULL, NULL, NULL};
 	struct gn_buffer memory = {NULL, NULL, 0, NULL};
 	float *loss = loss_memory(&o, batches, &memory, &beside);
 	double off, params = 0, buffers = 0;
@@ -293,7 +293,7 @@ static void check_crops(const char *model, int batch, int side, const struct net
 {
 	struct gn_plan_options floats_in = net_on_gpu(p), crops_in;
 	struct course device = {.norm = 0}, hand = {.norm = 0};
-	struct gn_plan_device beside = {.ready = NULL};
+	struct gn_plan_device beside = {NULL, NULL, NULL};
 	struct gn_buffer memory = {NULL, NULL, 0, NULL};
 	float *mean = loss_memory(&floats_in, 1, &memory, &beside);
 	double loss = 0, off = 0;
