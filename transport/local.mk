@@ -1,5 +1,6 @@
 lib_LIBRARIES += libgannet_transport.a
 libgannet_transport_a_CPPFLAGS = $(AM_CPPFLAGS) $(CRYPTO_CFLAGS) $(UCX_CFLAGS) $(PMIX_CFLAGS) $(HWLOC_CFLAGS) $(JANSSON_CFLAGS)
+libgannet_transport_a_CFLAGS = $(SHARED_CFLAGS)
 libgannet_transport_a_SOURCES =
 libgannet_transport_a_SOURCES += \
 	transport/auth/auth_listener.c transport/auth/auth_listener.h \

@@ -1,5 +1,6 @@
 lib_LIBRARIES += libgannet_base.a
 libgannet_base_a_CPPFLAGS = $(AM_CPPFLAGS) $(CRYPTO_CFLAGS)
+libgannet_base_a_CFLAGS = $(SHARED_CFLAGS)
 libgannet_base_a_SOURCES = \
 	src/base/alloc.c src/base/alloc.h \
 	src/base/clock.c src/base/clock.h \

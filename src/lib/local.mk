@@ -1,8 +1,9 @@
 # A shared library: a program as far as automake knows, since there is no libtool here. Its objects are those of the static libraries,
-# position-independent and hidden (AM_CFLAGS), of which gannet.map exports gannet_*.
+# position-independent and hidden (SHARED_CFLAGS), of which gannet.map exports gannet_*.
 sharedlibdir = $(libdir)
 sharedlib_PROGRAMS = libgannet.so.0
 libgannet_so_0_SOURCES = src/lib/gannet.h src/lib/lib.c src/lib/lib_internal.h src/lib/lib_op.c
+libgannet_so_0_CFLAGS = $(SHARED_CFLAGS)
 libgannet_so_0_LDFLAGS = $(AM_LDFLAGS) -shared -Wl,-soname,libgannet.so.0 -Wl,--version-script=$(srcdir)/src/lib/gannet.map -Wl,--as-needed
 libgannet_so_0_LDADD = $(TRANSPORT_LIBS)
 EXTRA_libgannet_so_0_DEPENDENCIES = $(srcdir)/src/lib/gannet.map
