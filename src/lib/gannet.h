@@ -74,6 +74,10 @@ gannet_status gannet_init(const gannet_options *options, gannet_group **world);
 /* Collective; waits for the other ranks, after a loss only with keep_going. Frees what was not freed: groups, operations, memory. */
 void gannet_finalize(void);
 
+/* Nonblocking; makes progress on all that is in flight, and on the tails of messages over tcp, which may outlive their operation: for a
+ * program that does not call for long otherwise. */
+void gannet_progress(void);
+
 /* Of the calling process in the group. */
 int gannet_rank(const gannet_group *group);
 int gannet_size(const gannet_group *group);

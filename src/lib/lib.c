@@ -181,6 +181,12 @@ void gannet_finalize(void)
 	lib.finalized = 1;
 }
 
+void gannet_progress(void)
+{
+	if (lib.groups)
+		gn_comm_poll(lib.groups->comm);
+}
+
 int gannet_rank(const gannet_group *group)
 {
 	return gn_comm_rank(group->comm);

@@ -99,6 +99,13 @@ void gn_coll_progress(void *comm)
 	gn_comm_progress(comm);
 }
 
+void gn_comm_poll(struct gn_comm *c)
+{
+	gn_comm_enter(c);
+	gn_comm_progress(c->root);
+	gn_comm_leave(c);
+}
+
 int gn_comm_awaits(const struct gn_comm *comm, int *by_memory, int *by_message)
 {
 	int count = 0, memory, message;

@@ -87,6 +87,8 @@ struct gn_comm_rail {
 int gn_comm_rails(const struct gn_comm *c, struct gn_comm_rail *out);
 /* Collective; blocks. Whether UCX supports messages in GPU memory on all ranks. */
 enum gn_status gn_comm_takes_gpu_memory(struct gn_comm *c, int *yes, struct gn_err *err);
+/* Local. Makes progress, on tails of messages, too; nonblocking. Without a progress thread, for a program that may not call for long. */
+void gn_comm_poll(struct gn_comm *c);
 /* Local. Appends the lanes to a rank, "posix/memory cma/memory" or "tcp/eth0"; nothing when not connected. */
 void gn_comm_lanes(const struct gn_comm *c, int rank, struct gn_strbuf *out);
 

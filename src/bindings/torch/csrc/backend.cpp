@@ -1,0 +1,352 @@
+#include "backend.h"
+
+#include <torch/csrc/utils/pybind.h>
+
+#include <numeric>
+
+namespace gannet {
+
+class Work : public c10d::Work {
+public:
+	Work(int rank, c10d::OpType type, const char *name, const Tensors &inputs, Tensors outputs)
+	    : c10d::Work(rank, type, name, inputs), outputs_(std::move(outputs)),
+	      future_(c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get())))
+	{
+	}
+	// In the engine's thread.
+	void end(std::exception_ptr why)
+	{
+		if (why)
+			future_->setError(why);
+		else
+			future_->markCompleted(c10::IValue(outputs_));
+		finish(why);
+	}
+	Tensors result() override { return outputs_; }
+	c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
+
+private:
+	Tensors outputs_;
+	c10::intrusive_ptr<c10::ivalue::Future> future_;
+};
+
+static void check_tensor(const at::Tensor &t)
+{
+	TORCH_CHECK(t.device().is_cpu(), "gannet: tensors on the processor only, not on ", t.device());
+	TORCH_CHECK(!t.is_sparse(), "gannet: no sparse tensors");
+}
+
+static at::Tensor &only(Tensors &t)
+{
+	TORCH_CHECK(t.size() == 1, "gannet: one tensor, not ", t.size());
+	check_tensor(t[0]);
+	return t[0];
+}
+
+// What the steps read: t, or a contiguous copy.
+static at::Tensor readable(const at::Tensor &t)
+{
+	check_tensor(t);
+	return t.contiguous();
+}
+
+// What the steps write: t, or memory that `back` copies to t.
+static at::Tensor writable(const at::Tensor &t, std::vector<Step> &back)
+{
+	check_tensor(t);
+	if (t.is_contiguous())
+		return t;
+	auto copy = t.contiguous();
+	back.push_back(once([t, copy]() mutable {
+		at::NoGradGuard guard;
+		t.copy_(copy);
+	}));
+	return copy;
+}
+
+static void append(std::vector<Step> &to, std::vector<Step> &from)
+{
+	for (auto &s : from)
+		to.push_back(std::move(s));
+}
+
+Backend::Backend(int rank, int size, std::vector<int> world_ranks, const std::string &name)
+    : c10d::Backend(rank, size), group_(Engine::get().make_group(world_ranks, name.empty() ? "group" : name))
+{
+}
+
+// The engine may need the interpreter's lock, for what waits for a future, before it comes to this.
+Backend::~Backend()
+{
+	if (Py_IsInitialized() && PyGILState_Check()) {
+		py::gil_scoped_release unlocked;
+		group_.reset();
+	}
+}
+
+Backend::Work Backend::submit(c10d::OpType type, const char *name, const Tensors &inputs, Tensors outputs, std::vector<Step> steps, bool in_order)
+{
+	auto work = c10::make_intrusive<gannet::Work>(getRank(), type, name, inputs, std::move(outputs));
+	sequence_ += in_order;
+	Engine::get().submit(group_, {chain(std::move(steps)), [work](std::exception_ptr why) { work->end(why); }}, in_order);
+	return work;
+}
+
+Backend::Work Backend::broadcast(Tensors &t, const c10d::BroadcastOptions &o)
+{
+	std::vector<Step> back, steps{gannet::broadcast(group_, writable(only(t), back), static_cast<int>(o.rootRank))};
+
+	append(steps, back);
+	return submit(c10d::OpType::BROADCAST, "gannet:broadcast", t, t, std::move(steps));
+}
+
+Backend::Work Backend::allreduce(Tensors &t, const c10d::AllreduceOptions &o)
+{
+	std::vector<Step> back, steps{all_reduce(group_, writable(only(t), back), o.reduceOp)};
+
+	append(steps, back);
+	return submit(c10d::OpType::ALLREDUCE, "gannet:all_reduce", t, t, std::move(steps));
+}
+
+Backend::Work Backend::allreduce_coalesced(Tensors &tensors, const c10d::AllreduceCoalescedOptions &o)
+{
+	std::vector<Step> back, steps;
+
+	for (auto &t : tensors)
+		steps.push_back(all_reduce(group_, writable(t, back), o.reduceOp));
+	append(steps, back);
+	return submit(c10d::OpType::ALLREDUCE_COALESCED, "gannet:all_reduce", tensors, tensors, std::move(steps));
+}
+
+Backend::Work Backend::reduce(Tensors &t, const c10d::ReduceOptions &o)
+{
+	std::vector<Step> back, steps{gannet::reduce(group_, writable(only(t), back), o.reduceOp, static_cast<int>(o.rootRank))};
+
+	append(steps, back);
+	return submit(c10d::OpType::REDUCE, "gannet:reduce", t, t, std::move(steps));
+}
+
+// The lists of one tensor for each rank, as long as `like`.
+static Tensors all_writable(const Tensors &list, const at::Tensor &like, int size, std::vector<Step> &back)
+{
+	Tensors all;
+
+	TORCH_CHECK(list.size() == static_cast<size_t>(size), "gannet: a list of ", list.size(), " tensors for ", size, " ranks");
+	for (auto &t : list) {
+		TORCH_CHECK(t.numel() == like.numel() && t.scalar_type() == like.scalar_type(),
+			    "gannet: tensors of a list that differ in type or number of elements");
+		all.push_back(writable(t, back));
+	}
+	return all;
+}
+
+Backend::Work Backend::allgather(Lists &outputs, Tensors &inputs, const c10d::AllgatherOptions &)
+{
+	std::vector<Step> back, steps;
+
+	TORCH_CHECK(outputs.size() == 1, "gannet: one list of outputs");
+	steps.push_back(all_gather(group_, all_writable(outputs[0], only(inputs), getSize(), back), readable(inputs[0])));
+	append(steps, back);
+	return submit(c10d::OpType::ALLGATHER, "gannet:all_gather", inputs, outputs[0], std::move(steps));
+}
+
+// As many parts as ranks.
+static Tensors parts(const at::Tensor &t, int size)
+{
+	TORCH_CHECK(t.is_contiguous() && t.numel() % size == 0, "gannet: a contiguous tensor whose elements ", size, " ranks can share");
+	return t.view({size, -1}).unbind(0);
+}
+
+Step Backend::gather_into(const at::Tensor &output, const at::Tensor &input)
+{
+	check_tensor(output);
+	TORCH_CHECK(output.numel() == input.numel() * getSize() && output.scalar_type() == input.scalar_type(),
+		    "gannet: the output has to hold ", getSize(), " inputs of the same type");
+	return all_gather(group_, input.numel() ? parts(output, getSize()) : Tensors(), readable(input));
+}
+
+Backend::Work Backend::_allgather_base(at::Tensor &output, at::Tensor &input, const c10d::AllgatherOptions &)
+{
+	return submit(c10d::OpType::_ALLGATHER_BASE, "gannet:all_gather_into_tensor", {input}, {output}, {gather_into(output, input)});
+}
+
+Backend::Work Backend::allgather_coalesced(Lists &outputs, Tensors &inputs, const c10d::AllgatherOptions &)
+{
+	std::vector<Step> back, steps;
+	Tensors all;
+
+	for (size_t r = 0; r < outputs.size(); r++)
+		all.insert(all.end(), outputs[r].begin(), outputs[r].end());
+	for (size_t i = 0; i < inputs.size(); i++) {
+		Tensors of_ranks;
+
+		for (auto &list : outputs)
+			of_ranks.push_back(list.at(i));
+		steps.push_back(all_gather(group_, all_writable(of_ranks, inputs[i], getSize(), back), readable(inputs[i])));
+	}
+	append(steps, back);
+	return submit(c10d::OpType::ALLGATHER_COALESCED, "gannet:all_gather", inputs, all, std::move(steps));
+}
+
+Backend::Work Backend::allgather_into_tensor_coalesced(Tensors &outputs, Tensors &inputs, const c10d::AllgatherOptions &)
+{
+	std::vector<Step> steps;
+
+	TORCH_CHECK(outputs.size() == inputs.size(), "gannet: as many outputs as inputs");
+	for (size_t i = 0; i < inputs.size(); i++)
+		steps.push_back(gather_into(outputs[i], inputs[i]));
+	return submit(c10d::OpType::ALLGATHER_INTO_TENSOR_COALESCED, "gannet:all_gather_into_tensor", inputs, outputs, std::move(steps));
+}
+
+Backend::Work Backend::gather(Lists &outputs, Tensors &inputs, const c10d::GatherOptions &o)
+{
+	std::vector<Step> back, steps;
+	int root = static_cast<int>(o.rootRank);
+	Tensors list, to;
+
+	if (getRank() == root) {
+		TORCH_CHECK(outputs.size() == 1, "gannet: one list of outputs on the root");
+		list = outputs[0];
+		to = all_writable(list, only(inputs), getSize(), back);
+	}
+	steps.push_back(gannet::gather(group_, to, readable(only(inputs)), root));
+	append(steps, back);
+	return submit(c10d::OpType::GATHER, "gannet:gather", inputs, list, std::move(steps));
+}
+
+Backend::Work Backend::scatter(Tensors &outputs, Lists &inputs, const c10d::ScatterOptions &o)
+{
+	std::vector<Step> back, steps;
+	int root = static_cast<int>(o.rootRank);
+	Tensors from;
+
+	if (getRank() == root) {
+		TORCH_CHECK(inputs.size() == 1 && inputs[0].size() == static_cast<size_t>(getSize()), "gannet: a list of one input for each rank on the root");
+		for (auto &t : inputs[0]) {
+			TORCH_CHECK(t.nbytes() == only(outputs).nbytes(), "gannet: inputs as long as the output");
+			from.push_back(readable(t));
+		}
+	}
+	steps.push_back(gannet::scatter(group_, writable(only(outputs), back), from, root));
+	append(steps, back);
+	return submit(c10d::OpType::SCATTER, "gannet:scatter", from, outputs, std::move(steps));
+}
+
+Backend::Work Backend::reduce_scatter(Tensors &outputs, Lists &inputs, const c10d::ReduceScatterOptions &o)
+{
+	std::vector<Step> back, steps;
+	Tensors from;
+
+	TORCH_CHECK(inputs.size() == 1 && inputs[0].size() == static_cast<size_t>(getSize()), "gannet: a list of one input for each rank");
+	for (auto &t : inputs[0]) {
+		TORCH_CHECK(t.numel() == only(outputs).numel() && t.scalar_type() == outputs[0].scalar_type(), "gannet: inputs as long as the output");
+		from.push_back(readable(t));
+	}
+	steps.push_back(gannet::reduce_scatter(group_, writable(outputs[0], back), from, o.reduceOp));
+	append(steps, back);
+	return submit(c10d::OpType::REDUCE_SCATTER, "gannet:reduce_scatter", inputs[0], outputs, std::move(steps));
+}
+
+Step Backend::scatter_from(const at::Tensor &output, const at::Tensor &input, const c10d::ReduceOp &op)
+{
+	check_tensor(output);
+	TORCH_CHECK(output.is_contiguous(), "gannet: a contiguous output");
+	TORCH_CHECK(input.numel() == output.numel() * getSize() && output.scalar_type() == input.scalar_type(),
+		    "gannet: the input has to hold ", getSize(), " outputs of the same type");
+	return gannet::reduce_scatter(group_, output, output.numel() ? parts(readable(input), getSize()) : Tensors(), op);
+}
+
+Backend::Work Backend::_reduce_scatter_base(at::Tensor &output, at::Tensor &input, const c10d::ReduceScatterOptions &o)
+{
+	return submit(c10d::OpType::_REDUCE_SCATTER_BASE, "gannet:reduce_scatter_tensor", {input}, {output},
+		      {scatter_from(output, input, o.reduceOp)});
+}
+
+Backend::Work Backend::reduce_scatter_tensor_coalesced(Tensors &outputs, Tensors &inputs, const c10d::ReduceScatterOptions &o)
+{
+	std::vector<Step> steps;
+
+	TORCH_CHECK(outputs.size() == inputs.size(), "gannet: as many outputs as inputs");
+	for (size_t i = 0; i < inputs.size(); i++)
+		steps.push_back(scatter_from(outputs[i], inputs[i], o.reduceOp));
+	return submit(c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED, "gannet:reduce_scatter_tensor", inputs, outputs, std::move(steps));
+}
+
+// Elements for each rank, from rows for each rank; none given: as many for each.
+static std::vector<size_t> shares(const std::vector<int64_t> &rows, const at::Tensor &t, int size)
+{
+	std::vector<size_t> counts(static_cast<size_t>(size));
+	int64_t total = 0, each = t.dim() && t.size(0) ? t.numel() / t.size(0) : 0;
+
+	TORCH_CHECK(rows.empty() ? t.numel() % size == 0 : rows.size() == counts.size(), "gannet: split sizes for ", size, " ranks");
+	for (size_t r = 0; r < counts.size(); r++) {
+		TORCH_CHECK(rows.empty() || rows[r] >= 0, "gannet: a negative split size");
+		counts[r] = static_cast<size_t>(rows.empty() ? t.numel() / size : rows[r] * each);
+		total += rows.empty() ? 0 : rows[r];
+	}
+	TORCH_CHECK(rows.empty() || total == (t.dim() ? t.size(0) : 0), "gannet: split sizes do not sum up to the tensor's rows");
+	return counts;
+}
+
+Backend::Work Backend::alltoall_base(at::Tensor &output, at::Tensor &input, std::vector<int64_t> &from, std::vector<int64_t> &to,
+				     const c10d::AllToAllOptions &)
+{
+	std::vector<Step> back, steps;
+
+	TORCH_CHECK(output.scalar_type() == input.scalar_type(), "gannet: output and input of one type");
+	steps.push_back(all_to_all(group_, writable(output, back), readable(input), shares(from, output, getSize()), shares(to, input, getSize())));
+	append(steps, back);
+	return submit(c10d::OpType::ALLTOALL_BASE, "gannet:all_to_all_single", {input}, {output}, std::move(steps));
+}
+
+Backend::Work Backend::alltoall(Tensors &outputs, Tensors &inputs, const c10d::AllToAllOptions &)
+{
+	std::vector<size_t> from, to;
+	Tensors flat;
+
+	TORCH_CHECK(outputs.size() == static_cast<size_t>(getSize()) && inputs.size() == outputs.size(), "gannet: a tensor for each rank");
+	for (size_t r = 0; r < outputs.size(); r++) {
+		check_tensor(outputs[r]);
+		TORCH_CHECK(outputs[r].scalar_type() == inputs[0].scalar_type(), "gannet: tensors of one type");
+		from.push_back(static_cast<size_t>(outputs[r].numel()));
+		to.push_back(static_cast<size_t>(inputs[r].numel()));
+		flat.push_back(readable(inputs[r]).view({-1}));
+	}
+	auto input = at::cat(flat), output = at::empty({static_cast<int64_t>(std::accumulate(from.begin(), from.end(), size_t(0)))}, input.options());
+	auto back = once([outputs, output, from]() mutable {
+		at::NoGradGuard guard;
+		int64_t at = 0;
+
+		for (auto &t : outputs) {
+			t.copy_(output.narrow(0, at, t.numel()).view(t.sizes()));
+			at += t.numel();
+		}
+	});
+	return submit(c10d::OpType::ALLTOALL, "gannet:all_to_all", inputs, outputs, {all_to_all(group_, output, input, from, to), back});
+}
+
+static uint32_t checked_tag(int tag)
+{
+	TORCH_CHECK(tag >= 0 && static_cast<uint32_t>(tag) < tags, "gannet: tags are from 0 to ", tags - 1, ", not ", tag);
+	return static_cast<uint32_t>(tag);
+}
+
+Backend::Work Backend::send(Tensors &t, int peer, int tag)
+{
+	return submit(c10d::OpType::SEND, "gannet:send", t, {}, {gannet::send(group_, readable(only(t)), peer, checked_tag(tag))}, false);
+}
+
+Backend::Work Backend::recv(Tensors &t, int peer, int tag)
+{
+	std::vector<Step> back, steps{receive(group_, writable(only(t), back), peer, checked_tag(tag))};
+
+	append(steps, back);
+	return submit(c10d::OpType::RECV, "gannet:recv", {}, t, std::move(steps), false);
+}
+
+Backend::Work Backend::barrier(const c10d::BarrierOptions &)
+{
+	return submit(c10d::OpType::BARRIER, "gannet:barrier", {}, {}, {gannet::barrier(group_)});
+}
+
+} // namespace gannet
