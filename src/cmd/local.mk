@@ -63,7 +63,7 @@ dist_man_MANS += src/man/gannet.1
 dist_doc_DATA = README.md CHANGELOG.md LICENSE src/man/gannet.conf src/man/data-path.svg src/man/architecture.svg \
 	src/man/checkpoints.md src/man/containers.md src/man/data.md src/man/design.md src/man/exec.md src/man/fabric.md src/man/first-day.md src/man/formats.md src/man/gpus.md src/man/logs.md \
 	src/man/nccl-plugin.md src/man/peers.md src/man/preflight.md src/man/preprocessing.md src/man/security.md src/man/sim.md src/man/site.md \
-	src/man/slurm.md src/man/submit.md src/man/summary.md src/man/sweep.md src/man/training.md
+	src/man/slurm.md src/man/submit.md src/man/summary.md src/man/sweep.md src/man/torch.md src/man/training.md
 simdir = $(pkgdatadir)/sim
 dist_sim_DATA = src/man/sim-rail-optimised.json src/man/sim-three-level.json
 src/man/stamp: gannet$(EXEEXT)

@@ -1,0 +1,173 @@
+"""What torch.distributed does over the backend "gannet", each result checked; on any number of ranks from two. tests/frameworks/backend
+starts it. With --killed the last rank kills itself, and the others have to learn which it was."""
+import math
+import os
+import signal
+import sys
+
+import torch
+import torch.distributed as dist
+
+import gannet_torch  # noqa: F401, PyTorch finds an installed package by itself
+
+TYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.uint8, torch.int8, torch.int16)
+
+
+def reductions(rank, size):
+    for dtype in TYPES:
+        for op, wanted in (
+            (dist.ReduceOp.SUM, size * (size + 1) // 2),
+            (dist.ReduceOp.MAX, size),
+            (dist.ReduceOp.MIN, 1),
+            (dist.ReduceOp.PRODUCT, math.factorial(size)),
+        ):
+            t = torch.full((1001,), rank + 1, dtype=dtype)
+            dist.all_reduce(t, op=op)
+            assert (t == wanted).all(), (dtype, op, t[0])
+    t = torch.full((3,), float(rank))
+    dist.all_reduce(t, op=dist.ReduceOp.AVG)
+    assert (t == (size - 1) / 2).all()
+    t = torch.tensor([1 << rank])
+    dist.all_reduce(t, op=dist.ReduceOp.BOR)
+    assert t.item() == (1 << size) - 1
+    t = torch.full((3,), complex(rank, 1))
+    dist.all_reduce(t)
+    assert (t == complex(size * (size - 1) / 2, size)).all()
+    t = torch.full((4,), float(rank))
+    dist.reduce(t, size - 1)
+    assert rank < size - 1 or (t == size * (size - 1) / 2).all()
+    t = torch.full((4, 5), float(rank)).t()  # not contiguous
+    dist.all_reduce(t)
+    assert (t == size * (size - 1) / 2).all()
+    t = torch.full((20_000_000,), 1.0)  # longer than the staging memory
+    dist.all_reduce(t)
+    assert (t == size).all()
+
+
+def moves(rank, size):
+    t = torch.tensor([rank])
+    out = [torch.zeros_like(t) for _ in range(size)]
+    dist.all_gather(out, t)
+    assert [int(o) for o in out] == list(range(size))
+    out = torch.empty(3 * size)
+    dist.all_gather_into_tensor(out, torch.full((3,), float(rank)))
+    assert out.tolist() == [float(r) for r in range(size) for _ in range(3)]
+    out = torch.empty(2)
+    dist.reduce_scatter_tensor(out, torch.arange(2.0 * size))
+    assert out.tolist() == [size * 2.0 * rank, size * (2.0 * rank + 1)]
+    dist.reduce_scatter(out, [torch.full((2,), float(r)) for r in range(size)])
+    assert (out == size * rank).all()
+    t = torch.tensor([float(rank)])
+    dist.broadcast(t, size - 1)
+    assert t.item() == size - 1
+    out = torch.empty(size)
+    dist.all_to_all_single(out, torch.arange(float(size)) + 10 * rank)
+    assert out.tolist() == [10.0 * r + rank for r in range(size)]
+    out = torch.empty(sum(range(1, size + 1)))
+    dist.all_to_all_single(out, torch.full((size * (rank + 1),), float(rank)), [r + 1 for r in range(size)], [rank + 1] * size)
+    assert out.tolist() == [float(r) for r in range(size) for _ in range(r + 1)]
+    out = [torch.empty(2) for _ in range(size)] if rank == 0 else None
+    dist.gather(torch.full((2,), float(rank)), out, 0)
+    assert rank or [o[0].item() for o in out] == list(range(size))
+    t = torch.empty(2)
+    dist.scatter(t, [torch.full((2,), float(r)) for r in range(size)] if rank == 0 else None, 0)
+    assert (t == rank).all()
+    objects = [None] * size
+    dist.all_gather_object(objects, {"rank": rank})
+    assert objects == [{"rank": r} for r in range(size)]
+
+
+def messages(rank, size):
+    following, before = (rank + 1) % size, (rank - 1) % size
+    for tag in (0, 7):
+        t = torch.empty(5)
+        work = dist.isend(torch.full((5,), float(rank + tag)), following, tag=tag)
+        dist.recv(t, before, tag=tag)
+        work.wait()
+        assert (t == before + tag).all()
+    ops = [dist.P2POp(dist.isend, torch.full((9,), float(rank)), following), dist.P2POp(dist.irecv, torch.empty(9), before)]
+    for work in dist.batch_isend_irecv(ops):
+        work.wait()
+    assert (ops[1].tensor == before).all()
+
+
+def groups(rank, size):
+    ends = dist.new_group([0, size - 1])
+    evens = dist.new_group(list(range(0, size, 2)))
+    for _ in range(3):
+        if rank in (0, size - 1):
+            t = torch.ones(4)
+            dist.all_reduce(t, group=ends)
+            assert (t == 2).all()
+        if rank % 2 == 0:
+            t = torch.ones(1000)
+            dist.all_reduce(t, group=evens)
+            assert (t == (size + 1) // 2).all()
+    work = [dist.all_reduce(torch.ones(1 << 18), async_op=True) for _ in range(10)]
+    for w in work:
+        assert (w.get_future().wait()[0] == size).all()
+
+
+def training(rank, size):
+    """DistributedDataParallel, and FSDP: the same losses as one process with all samples."""
+    torch.manual_seed(1)
+    samples, labels = torch.randn(size * 4, 32), torch.randint(10, (size * 4,))
+
+    def net():
+        torch.manual_seed(2)
+        return torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
+
+    def run(model, x, y):
+        optimizer, losses = torch.optim.SGD(model.parameters(), lr=0.1), []
+        for _ in range(5):
+            loss = torch.nn.functional.cross_entropy(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.detach())
+        return torch.stack(losses)
+
+    alone = run(net(), samples, labels)
+    mine = slice(rank * 4, rank * 4 + 4)
+    from torch.distributed.fsdp import fully_shard
+
+    def sharded():
+        model = net()
+        for part in (*model, model):
+            if any(True for _ in part.parameters()):
+                fully_shard(part, mesh=dist.init_device_mesh("cpu", (size,)))
+        return model
+
+    for model in (torch.nn.parallel.DistributedDataParallel(net()), sharded()):
+        losses = run(model, samples[mine], labels[mine])
+        dist.all_reduce(losses, op=dist.ReduceOp.AVG)
+        assert torch.allclose(losses, alone, atol=1e-5), (losses, alone)
+
+
+def killed(rank, size):
+    try:
+        for i in range(1000):
+            if i == 20 and rank == size - 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+            dist.all_reduce(torch.ones(1 << 18))
+    except RuntimeError as e:
+        print(f"rank {rank}: {e}", flush=True)
+        # without the barrier that a destructor would wait in
+        os._exit(0 if f"rank {size - 1} on " in str(e) else 1)
+    os._exit(1)
+
+
+def main():
+    torch.set_num_threads(1)
+    dist.init_process_group("gannet")
+    rank, size = dist.get_rank(), dist.get_world_size()
+    parts = (killed,) if "--killed" in sys.argv else (reductions, moves, messages, groups, training)
+    for part in parts:
+        part(rank, size)
+        dist.barrier()
+        if rank == 0:
+            print(f"ok {part.__name__} {size}", flush=True)
+    dist.destroy_process_group()
+
+
+main()
