@@ -50,8 +50,8 @@ static const struct gn_command command = {
 		       "with --mixup the other sample's class and the weight of the first. Pixels are those that the network gets, "
 		       "without the normalisation, rounded to 8 bits. With --resize-schedule give --side of the epoch.",
 	.examples = "  gannet preview train --out sheet.png\n"
-		    "  gannet preview train --model lenet --augment shift --epoch 3 --out sheet.png\n"
-		    "  gannet preview train --side 160 --mixup 0.2 --sampling balanced --json --out sheet.png\n",
+		    "  gannet preview train --model lenet --augment shift --out sheet.png\n"
+		    "  gannet preview train --side 160 --mixup 0.2 --json --out sheet.png\n",
 	.options = options,
 	.option_count = sizeof options / sizeof *options,
 	.positional_min = 1,
