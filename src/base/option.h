@@ -42,6 +42,7 @@ struct gn_option {
 	const char *value_name;	  /* "DIR"; NULL for a flag */
 	const char *initial;	  /* default as text, parsed like an argument; NULL: the field stays zero */
 	const char *help;	  /* one sentence without a full stop */
+	const char *instead_of;	  /* the option that files do not set when this one is on the command line; NULL: only itself */
 	double min, max;	  /* INT, SIZE, REAL; both 0: no bounds */
 	const char *choices;	  /* CHOICE: required; other kinds: optional, restricts the accepted texts */
 	int required;

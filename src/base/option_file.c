@@ -84,6 +84,50 @@ static enum gn_status read_file(const struct gn_command *command, const char *pa
 	return status ? gn_err_prefix(err, "%s, line %d", path, number) : GN_OK;
 }
 
+/* Whether argv has the option, by its long name or its letter. */
+static int is_there(const struct gn_option *o, int argc, char **argv)
+{
+	size_t len = strlen(o->name);
+
+	for (int i = 1; i < argc; i++) {
+		if (!strncmp(argv[i], "--", 2) && !strncmp(argv[i] + 2, o->name, len) && (!argv[i][2 + len] || argv[i][2 + len] == '='))
+			return 1;
+		if (o->letter && argv[i][0] == '-' && argv[i][1] == o->letter)
+			return 1;
+	}
+	return 0;
+}
+
+/* Options of files that the command line has, too, or another in place of: those that add up to a list would otherwise add to it. */
+static int is_overruled(const struct gn_command *command, const char *word, int argc, char **argv)
+{
+	const char *name = word + 2;
+	size_t len = strcspn(name, "=");
+
+	for (size_t i = 0; i < command->option_count; i++) {
+		const struct gn_option *o = &command->options[i];
+		int itself = strlen(o->name) == len && !strncmp(o->name, name, len);
+
+		if ((itself || (o->instead_of && strlen(o->instead_of) == len && !strncmp(o->instead_of, name, len))) && is_there(o, argc, argv))
+			return 1;
+	}
+	return 0;
+}
+
+static void drop_overruled(const struct gn_command *command, struct gn_option_words *words, int argc, char **argv)
+{
+	int kept = 1;
+
+	for (int i = 1; i < words->argc; i++) {
+		if (is_overruled(command, words->argv[i], argc, argv))
+			free(words->argv[i]);
+		else
+			words->argv[kept++] = words->argv[i];
+	}
+	words->argc = kept;
+	words->argv[kept] = NULL;
+}
+
 static int has_files(const struct gn_command *command)
 {
 	for (size_t i = 0; i < command->option_count; i++)
@@ -106,6 +150,8 @@ enum gn_status gn_option_words_read(const struct gn_command *command, size_t opt
 		else if (!strcmp(argv[i], "--options") && i + 1 < argc)
 			status = read_file(command, argv[i + 1], scratch, &words, err);
 	}
+	if (!status)
+		drop_overruled(command, &words, argc, argv);
 	for (int i = 1; i < argc && !status; i++)
 		status = append_word(&words, argv[i], err);
 	if (scratch)

@@ -46,9 +46,9 @@ static const struct gn_option options[] = {
 	{.name = "dry-run", .kind = GN_OPTION_FLAG, .offset = FIELD(dry_run),
 	 .help = "print what --recipe sets for --batch and --accumulate of one rank, where each value is published, and which parts of "
 		 "the recipe are missing here; and end"},
-	{.name = "epochs", .kind = GN_OPTION_INT, .offset = FIELD(epochs), .value_name = "N", .initial = "10", .min = 0,
+	{.name = "epochs", .instead_of = "steps", .kind = GN_OPTION_INT, .offset = FIELD(epochs), .value_name = "N", .initial = "10", .min = 0,
 	 .max = 1e6, .help = "passes over the data; 0: only evaluate on --val"},
-	{.name = "steps", .kind = GN_OPTION_INT, .offset = FIELD(steps), .value_name = "N", .initial = "0", .min = 0,
+	{.name = "steps", .instead_of = "epochs", .kind = GN_OPTION_INT, .offset = FIELD(steps), .value_name = "N", .initial = "0", .min = 0,
 	 .max = 1e12, .help = "total number of updates, instead of --epochs; 0: use --epochs"},
 	{.name = "batch", .letter = 'b', .kind = GN_OPTION_INT, .offset = FIELD(batch), .value_name = "N",
 	 .initial = "64", .min = 1, .max = 65536, .help = "images per rank and step"},
@@ -309,6 +309,9 @@ static enum gn_status fill_recipe(struct gn_train_options *o, int64_t ranks, str
 
 	*batch = o->batch * ranks * o->accumulate;
 	status = gn_recipe_find(o->recipe, *batch, recipe, err);
+	if (!status)
+		gn_recipe_fit(recipe, gn_options_given(&command, o, "side") ? o->side : 0, *batch,
+			      !gn_options_given(&command, o, "lr") && !gn_options_given(&command, o, "lr-batch"));
 	for (size_t i = 0; !status && i < recipe->count; i++)
 		status = gn_options_fill(&command, o, recipe->choices[i].option, recipe->choices[i].value, &filled[i], err);
 	return status ? gn_err_prefix(err, "recipe %s", o->recipe) : GN_OK;

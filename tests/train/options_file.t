@@ -22,6 +22,11 @@ check 'the command line wins' grep -qx 'lr = 0.02' "$dir/one/options"
 check 'where it wrote is not repeated' sh -c '! grep -Eq "^(checkpoint|log|options) =" "$1"' sh "$dir/one/options"
 check 'the values of the recipe are comments' grep -qx '# schedule = step' "$dir/one/options"
 check 'the file repeats the run' train --options "$dir/one/options" --checkpoint "$dir/two" --log "$dir/two.jsonl"
+check 'a length of the command line' train --options "$dir/one/options" --steps 3 --log "$dir/three.jsonl"
+check 'goes before one of another kind' test "$("$jsonl" "$dir/three.jsonl" end step)" = 3
+printf 'freeze = conv1.*\nfreeze = conv2.*\n' | cat "$dir/one/options" - >"$dir/frozen.options"
+check 'and a list of it before one of the file' train --options "$dir/frozen.options" --freeze 'fc2.*' --steps 1 --checkpoint "$dir/frozen"
+check 'as a whole' test "$(grep -c '^freeze' "$dir/frozen/options")" = 1
 check 'with the same parameters' test "$(final one)" = "$(final two)"
 check 'and leaves the same file' cmp "$dir/one/options" "$dir/two/options"
 

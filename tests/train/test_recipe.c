@@ -85,6 +85,28 @@ static void test_ffcv_resizes(void **state)
 }
 
 /* torchvision's decay by 32 steps of 8 x 128 images, by step: EMA in train.py is scaled by world size, batch, steps and epochs. */
+/* Of another side, and another batch: what depends on them follows. */
+static void test_fit(void **state)
+{
+	struct gn_recipe r;
+	struct gn_err err;
+
+	(void)state;
+	assert_ok(gn_recipe_find("torchvision-v2", 8, &r, &err));
+	gn_recipe_fit(&r, 112, 8, 1);
+	assert_string_equal(value(&r, "resize"), "116");
+	assert_string_equal(value(&r, "resize-schedule"), "0:88");
+	/* 0.01 of 0.5 * 8 / 1024 */
+	assert_true(fabs(number(&r, "lr-start") - 0.01 * 0.5 * 8 / 1024) < 1e-9);
+	assert_ok(gn_recipe_find("ffcv-16", 4096, &r, &err));
+	gn_recipe_fit(&r, 64, 4096, 0);
+	assert_string_equal(value(&r, "resize-schedule"), "0:40,12:48");
+	assert_string_equal(value(&r, "lr-start"), "0.00017");
+	assert_ok(gn_recipe_find("goyal", 256, &r, &err));
+	gn_recipe_fit(&r, 0, 256, 1);
+	assert_string_equal(value(&r, "lr-start"), "-1");
+}
+
 static void test_torchvision_average(void **state)
 {
 	double by_32 = 1 - (1 - 0.99998) * (8 * 128 * 32 / 600.0);
@@ -119,7 +141,8 @@ static void test_all(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_published), cmocka_unit_test(test_nearest), cmocka_unit_test(test_ffcv_resizes),
-					   cmocka_unit_test(test_torchvision_average), cmocka_unit_test(test_all)};
+					   cmocka_unit_test(test_fit), cmocka_unit_test(test_torchvision_average),
+					   cmocka_unit_test(test_all)};
 
 	return cmocka_run_group_tests_name("train/recipe", tests, NULL, NULL);
 }

@@ -298,6 +298,45 @@ enum gn_status gn_recipe_find(const char *name, int64_t global_batch, struct gn_
 	return GN_OK;
 }
 
+static struct gn_recipe_choice *choice_of(struct gn_recipe *r, const char *option)
+{
+	for (size_t i = 0; i < r->count; i++)
+		if (!strcmp(r->choices[i].option, option))
+			return &r->choices[i];
+	return NULL;
+}
+
+/* "0:160,12:192" */
+static void fit_schedule(char value[24], double ratio)
+{
+	char out[24] = "", *at = value;
+	size_t len = 0;
+	int epoch, side, read;
+
+	while (sscanf(at, "%d:%d%n", &epoch, &side, &read) == 2) {
+		long fitted = lround(side * ratio / 8) * 8;
+
+		len += (size_t)snprintf(out + len, sizeof out - len, "%s%d:%ld", len ? "," : "", epoch, fitted < 8 ? 8 : fitted);
+		at += read + (at[read] == ',');
+	}
+	memcpy(value, out, sizeof out);
+}
+
+void gn_recipe_fit(struct gn_recipe *r, int64_t side, int64_t global_batch, int scales)
+{
+	struct gn_recipe_choice *own = choice_of(r, "side"), *resize = choice_of(r, "resize"), *schedule = choice_of(r, "resize-schedule");
+	struct gn_recipe_choice *start = choice_of(r, "lr-start"), *batch = choice_of(r, "lr-batch");
+	double ratio = own && side ? (double)side / strtod(own->value, NULL) : 1;
+
+	if (ratio != 1 && resize)
+		snprintf(resize->value, sizeof resize->value, "%ld", lround(strtod(resize->value, NULL) * ratio));
+	if (ratio != 1 && schedule)
+		fit_schedule(schedule->value, ratio);
+	if (scales && start && batch && strtod(start->value, NULL) > 0 && strtod(batch->value, NULL) > 0)
+		snprintf(start->value, sizeof start->value, "%.6g",
+			 strtod(start->value, NULL) * (double)global_batch / strtod(batch->value, NULL));
+}
+
 void gn_recipe_describe(const char *name, const struct gn_recipe *recipe, const int *filled, int64_t global_batch, struct gn_strbuf *out)
 {
 	gn_strbuf_printf(out, "%s: %s\nfor a global batch of %lld", name, recipe->title, (long long)global_batch);

@@ -44,6 +44,10 @@ struct gn_recipe {
 extern const char gn_recipe_names[];
 /* What the recipe says for a global batch (>= 1). An unknown name is GN_ERR_USAGE. */
 enum gn_status gn_recipe_find(const char *name, int64_t global_batch, struct gn_recipe *out, struct gn_err *err);
+/* For images of another side (0: the recipe's): what a recipe resizes to changes in the ratio of sides, in multiples of 8 while training.
+ * The rate that warm-up begins with, where it is above 0, is one of the rate: it changes with the global batch as that does; scales: lr and
+ * lr-batch are the recipe's. */
+void gn_recipe_fit(struct gn_recipe *recipe, int64_t side, int64_t global_batch, int scales);
 /* Appends the recipe for people, a line for each choice with its source, and one for each missing part. filled: by choice, whether it is
  * set; another value was given for the others. */
 void gn_recipe_describe(const char *name, const struct gn_recipe *recipe, const int *filled, int64_t global_batch, struct gn_strbuf *out);
