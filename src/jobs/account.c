@@ -192,6 +192,7 @@ static void add_usage(struct reader *r, const json_t *usage)
 	a->cpu_s -= r->has_usage ? r->cpu_s : 0;
 	a->available_s -= r->has_usage ? r->available_s : 0;
 	r->has_usage = 1;
+	a->is_usage_partial |= small(usage, "ranks", a->ranks) < a->ranks;
 	a->processors = small(usage, "processors", 0);
 	r->cpu_s = number_or_0(usage, "cpu_s");
 	r->available_s = number_or_0(usage, "age_s") * a->processors;

@@ -30,6 +30,7 @@ struct gn_account {
 
 	/* of the starts whose lines tell what was used, up to the last such line: of a start that was killed, some seconds are missing */
 	int usage_starts, processors, max_rss_rank;
+	int is_usage_partial;				/* some line counts fewer ranks than train: no core hours */
 	double cpu_s, available_s, max_rss_bytes;	/* available_s: processors times how long rank 0's process lived */
 
 	/* the last interval */

@@ -44,10 +44,13 @@ void gn_account_write_summary(const struct gn_account *a, const char *path, stru
 	gn_json_double(j, "goodput", a->wall_s > 0 ? a->training_s / a->wall_s : NAN);
 	gn_json_int(j, "usage_starts", a->usage_starts);
 	if (a->usage_starts) {
-		gn_json_int(j, "processors", a->processors);
-		gn_json_double(j, "core_hours", a->available_s / 3600);
-		gn_json_double(j, "core_hours_used", a->cpu_s / 3600);
-		gn_json_double(j, "efficiency", a->available_s > 0 ? a->cpu_s / a->available_s : NAN);
+		gn_json_bool(j, "usage_partial", a->is_usage_partial);
+		if (!a->is_usage_partial) {
+			gn_json_int(j, "processors", a->processors);
+			gn_json_double(j, "core_hours", a->available_s / 3600);
+			gn_json_double(j, "core_hours_used", a->cpu_s / 3600);
+			gn_json_double(j, "efficiency", a->available_s > 0 ? a->cpu_s / a->available_s : NAN);
+		}
 		gn_json_fixed(j, "max_rss_bytes", a->max_rss_bytes, 0);
 		gn_json_int(j, "max_rss_rank", a->max_rss_rank);
 	}
@@ -119,7 +122,7 @@ void gn_account_advise(const struct gn_account *a, struct gn_strbuf *out)
 		gn_strbuf_printf(out, "checkpoints: %.0f %% of the time; raise --checkpoint-minutes\n", 100 * a->checkpoint_s / wall);
 	if (a->evaluation_s > 0.15 * wall)
 		gn_strbuf_printf(out, "evaluation: %.0f %% of the time; evaluate less often\n", 100 * a->evaluation_s / wall);
-	if (a->usage_starts && a->available_s > 0 && a->cpu_s < 0.5 * a->available_s)
+	if (a->usage_starts && !a->is_usage_partial && a->available_s > 0 && a->cpu_s < 0.5 * a->available_s)
 		gn_strbuf_printf(out, "processors: %.1f of %d in use; ask for fewer, or use more threads\n",
 				 a->cpu_s / a->available_s * a->processors, a->processors);
 }

@@ -59,6 +59,33 @@ static void usage_of_a_killed_start(void **state)
 	assert_int_equal(a.max_rss_rank, 1);
 }
 
+/* Workers of parameter servers: the first one's line is of one rank of four. */
+static void usage_of_one_rank(void **state)
+{
+	const char *line = "{\"event\": \"end\", \"time\": \"2026-11-24T10:00:30Z\", \"step\": 20, \"usage\": {\"ranks\": 1, \"cpu_s\": 60, "
+			   "\"age_s\": 300, \"processors\": 4, \"max_rss_bytes\": 1e9, \"max_rss_rank\": 0}}\n";
+	char text[2048];
+	struct gn_account a;
+	struct gn_strbuf advice;
+	struct gn_json j;
+
+	(void)state;
+	snprintf(text, sizeof text, "%s%s", START("start", "10:00:00", "0") STEP("10:00:12", "10", "2.0"), line);
+	assert_int_equal(account(text, &a), GN_OK);
+	assert_true(a.is_usage_partial);
+	gn_json_init(&j);
+	gn_json_object(&j, NULL);
+	gn_account_write_summary(&a, "log", &j);
+	gn_json_end(&j);
+	assert_null(strstr(gn_json_text(&j), "core_hours"));
+	assert_non_null(strstr(gn_json_text(&j), "max_rss_bytes"));
+	gn_json_release(&j);
+	gn_strbuf_init(&advice);
+	gn_account_advise(&a, &advice);
+	assert_null(strstr(gn_strbuf_text(&advice), "processors"));
+	gn_strbuf_release(&advice);
+}
+
 static void one_start(void **state)
 {
 	struct gn_account a;
@@ -238,7 +265,8 @@ static int end(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(one_start), cmocka_unit_test(usage_of_a_killed_start), cmocka_unit_test(restarted),
+	const struct CMUnitTest tests[] = {cmocka_unit_test(one_start), cmocka_unit_test(usage_of_a_killed_start), cmocka_unit_test(usage_of_one_rank),
+					   cmocka_unit_test(restarted),
 					   cmocka_unit_test(several_runs), cmocka_unit_test(growing), cmocka_unit_test(bad), cmocka_unit_test(advice)};
 
 	return cmocka_run_group_tests_name("account", tests, begin, end);
