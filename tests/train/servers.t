@@ -55,7 +55,9 @@ read -r pushes ahead <<<"$(staleness ssp0)"
 check 'all workers together' test "$ahead" = 0
 
 check 'async saves' lenet saved 3 --steps 30 --update async --servers 1 --checkpoint "$scratch/saved" --checkpoint-every 10
-check 'and goes on with more workers' lenet saved 5 --steps 40 --update async --servers 2 --checkpoint "$scratch/saved" --resume auto
+check 'no checkpoint blocks training longer than it takes' test \
+	"$("$jsonl" "$scratch/saved.jsonl" checkpoint seconds blocked_seconds | awk '$2 > 0 && $2 <= $1' | wc -l)" = 3
+check 'async goes on with more workers' lenet saved 5 --steps 40 --update async --servers 2 --checkpoint "$scratch/saved" --resume auto
 check 'to the end' test "$("$jsonl" "$scratch/saved.jsonl" end step | tail -1)" = 40
 
 refuse() { expect 2 "$1" "$2" "$gannet" train --data "$scratch/train" --model lenet "${@:3}"; }
