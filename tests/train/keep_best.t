@@ -47,6 +47,18 @@ check 'of which the second goes on' train 2 halves --epochs 8 --keep-best loss -
 check 'the best of both is the same' cmp "$dir/whole/best.json" "$dir/halves/best.json"
 check 'that of the log' agrees whole loss
 
+# the last line of a start that goes on, best.json and the log name one value, also where the best was before that start
+GANNET_LOG=info
+cp "$dir/often.jsonl" "$dir/again.jsonl" && cp -a "$dir/often" "$dir/again"
+shown() { grep -o 'best [0-9.]* %' "$dir/again.err" | tail -1; }
+best() { "$jsonl" "$dir/again.jsonl" eval step top1 | awk '$1 && $2 > best { best = $2 } END { printf "best %.2f %%\n", 100 * best }'; }
+check 'a run goes on by four steps that learn nothing' sh -c '"$@" 2>"$0"' "$dir/again.err" "$gannet" train --data "$dir/train" --model lenet \
+	--batch 16 --lr 3 --val "$dir/val" --checkpoint "$dir/again" --log "$dir/again.jsonl" --schedule constant --steps 44 --resume auto
+check 'its last line has the best of the whole run' test "$(shown)" = "$(best)"
+check 'which is not that of its own evaluations' test "$(shown)" != "$("$jsonl" "$dir/again.jsonl" eval top1 | tail -1 |
+	awk '{ printf "best %.2f %%", 100 * $1 }')"
+GANNET_LOG=warn
+
 check 'a run that cannot improve' train 2 stuck --epochs 9 --lr 0 --patience 2 --keep-best loss
 check 'ends after two evaluations in vain' test "$("$jsonl" "$dir/stuck.jsonl" end step)" = 12
 check 'the log says why' grep -q '"patience": "2 evaluations without a better loss' "$dir/stuck.jsonl"

@@ -52,7 +52,8 @@ struct gn_session_metrics {
 	struct gn_plan_profiler profiler;
 	uint64_t began_ns, began_step;	 /* when this start's training began: summary.h */
 	uint64_t evaluations, images;	 /* since then; images: that steps trained on */
-	double best_top1, last_top1;	 /* of them, as shares; of the network, not of its average */
+	double last_top1;		 /* of them, as a share; of the network, not of its average */
+	double best_top1;		 /* the same, rank 0: of the whole run as far as the log or best.json tells; -1: of none */
 };
 
 /* Of --halving; factor 0: without. */

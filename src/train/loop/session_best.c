@@ -97,12 +97,16 @@ static void check_patience(struct gn_session *s)
 
 enum gn_status gn_session_begin_best(struct gn_session *s, struct gn_err *err)
 {
+	int goes_on = gn_comm_rank(s->comm) == 0 && s->state.step;
 	enum gn_status status;
 
+	s->metrics.best_top1 = goes_on ? gn_metrics_log_best_top1(s->options->log) : -1;
 	if (!is_watched(s))
 		return GN_OK;
-	if (gn_comm_rank(s->comm) == 0 && s->options->checkpoint && s->state.step)
+	if (goes_on && s->options->checkpoint)
 		read_best(s, &s->best);
+	if (s->best.is_known && !strcmp(metric_of(s), "top1"))
+		s->metrics.best_top1 = fmax(s->metrics.best_top1, s->best.value);
 	status = gn_comm_broadcast(s->comm, &s->best, sizeof s->best, 0, err);
 	if (!status)
 		check_patience(s);

@@ -82,7 +82,8 @@ static enum gn_status put_scores(struct gn_session *s, const struct gn_metrics *
 	struct gn_json *j = gn_metrics_log_begin(s->metrics.log, "eval");
 
 	s->metrics.last_top1 = (double)plain->top1 / (double)plain->images;
-	s->metrics.best_top1 = s->metrics.evaluations++ && s->metrics.best_top1 > s->metrics.last_top1 ? s->metrics.best_top1 : s->metrics.last_top1;
+	s->metrics.best_top1 = fmax(s->metrics.best_top1, s->metrics.last_top1);
+	s->metrics.evaluations++;
 	if (j) {
 		gn_json_uint(j, "step", s->state.step);
 		gn_json_fixed(j, "epoch", gn_session_epoch(s), 4);
