@@ -44,6 +44,8 @@ for way in 'async 1' 'async shared' 'ssp:2 1'; do
 		--val "$scratch/val"
 	check 'learns the digits' learns "$update-$servers"
 done
+expect 0 '^core hours: not in the log, which has the usage of the first worker only$' 'summary knows no core hours of async' \
+	"$gannet" summary "$scratch/async-1.jsonl"
 # staleness NAME: of the log's last interval: how many pushes there were, and by how many steps a worker was ahead at most
 staleness() { perl -MJSON::PP -ne '$last = $_ if /"staleness"/; END { my $s = decode_json($last)->{staleness}; my $sum = 0;
 	$sum += $_ for @{$s->{histogram}}; print "$sum $s->{ahead_most}\n" }' "$scratch/$1.jsonl"; }
