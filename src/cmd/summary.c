@@ -37,6 +37,8 @@ static void print_text(const struct gn_account *a, const char *path)
 	printf("%s\n%s, %d rank%s on %d node%s, %d start%s, step %llu of %llu, %s\n", gn_text_visible(path, shown, sizeof shown), a->model,
 	       a->ranks, gn_text_plural((uint64_t)a->ranks), a->nodes, gn_text_plural((uint64_t)a->nodes), a->starts,
 	       gn_text_plural((uint64_t)a->starts), (unsigned long long)a->step, (unsigned long long)a->total_steps, a->state);
+	if (a->patience[0])
+		printf("ended by --patience:\n  %s\n", a->patience);
 	print_part("wall", a->wall_s, a->wall_s, "");
 	print_part("training", a->training_s, a->wall_s, "   goodput");
 	print_part("  waiting for data", a->data_s, a->wall_s, "");

@@ -109,7 +109,7 @@ static void begin(struct reader *r, const json_t *line, double now, int resumed)
 	text_of(line, "model", a->model, sizeof a->model);
 	text_of(line, "job", a->job, sizeof a->job);
 	text_of(line, "hosts", a->hosts, sizeof a->hosts);
-	a->reason[0] = 0;
+	a->reason[0] = a->patience[0] = 0;
 	a->slowest = -1;
 	snprintf(a->state, sizeof a->state, "running");
 }
@@ -179,6 +179,7 @@ static void add_end(struct gn_account *a, const char *event, const json_t *line)
 	/* ended by --halving */
 	snprintf(a->state, sizeof a->state, "%s", json_object_get(line, "halving") ? "pruned" : event);
 	text_of(line, "reason", a->reason, sizeof a->reason);
+	text_of(line, "patience", a->patience, sizeof a->patience);
 }
 
 /* Counts from the start of the processes: the last one of a start replaces those before it. */

@@ -19,6 +19,7 @@
 struct gn_account {
 	char model[64], job[64], hosts[128], state[16]; /* state: running, end, pruned, stop, failed */
 	char reason[256];				/* of a failure */
+	char patience[160];				/* why --patience ended it; else empty */
 	int ranks, nodes, starts;
 	uint64_t step, total_steps, checkpoints, evaluations, bad_lines;
 	double global_batch, images, epoch, loss, lr, images_per_s, top1; /* the last ones; NaN: not told */

@@ -17,6 +17,8 @@ static void write_run(const struct gn_account *a, const char *path, struct gn_js
 	gn_json_string(j, "state", a->state);
 	if (a->reason[0])
 		gn_json_string(j, "reason", a->reason);
+	if (a->patience[0])
+		gn_json_string(j, "patience", a->patience);
 	gn_json_int(j, "starts", a->starts);
 	gn_json_uint(j, "step", a->step);
 	gn_json_uint(j, "total_steps", a->total_steps);

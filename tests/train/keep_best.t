@@ -62,6 +62,13 @@ GANNET_LOG=warn
 check 'a run that cannot improve' train 2 stuck --epochs 9 --lr 0 --patience 2 --keep-best loss
 check 'ends after two evaluations in vain' test "$("$jsonl" "$dir/stuck.jsonl" end step)" = 12
 check 'the log says why' grep -q '"patience": "2 evaluations without a better loss' "$dir/stuck.jsonl"
+check 'and has a line of its last step' test "$("$jsonl" "$dir/stuck.jsonl" step step | tail -1)" = 12
+for command in summary top; do
+	expect 0 '^ended by --patience:$' "$command says so" "$gannet" "$command" "$dir/stuck.jsonl"
+done
+check 'and so does its JSON' sh -c '"$1" summary --json "$2" | grep -q "\"patience\": \"2 evaluations"' sh "$gannet" "$dir/stuck.jsonl"
+check 'between lines and evaluations, too' train 2 between --steps 40 --log-every 5 --eval-steps 3 --lr 0 --patience 1 --keep-best loss
+check 'the last line is of the last step' test "$("$jsonl" "$dir/between.jsonl" step step | tail -1)" = "$("$jsonl" "$dir/between.jsonl" end step)"
 check 'resumed it stays ended' train 2 stuck --epochs 9 --lr 0 --patience 2 --keep-best loss --resume auto
 check 'at the same step' test "$("$jsonl" "$dir/stuck.jsonl" end step | tail -1)" = 12
 check 'with more patience it goes on' train 2 stuck --epochs 9 --lr 0 --patience 4 --keep-best loss --resume auto

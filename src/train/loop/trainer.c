@@ -239,6 +239,9 @@ static enum gn_status after_step(struct gn_session *s, struct gn_interval *sums,
 		status = gn_session_evaluate(s, stop, stopping, err);
 	if (!status && rung && !last && !*stopping)
 		status = gn_session_halve(s, err);
+	/* it ends at a step that nobody knew to be the last */
+	if (!status && is_cut_short(s) && sums->steps)
+		status = log_interval(s, sums, err);
 	if (!status && (last || *stopping || is_cut_short(s) || gn_trace_is_full(s->metrics.trace, s->state.step)))
 		status = write_trace(s, err);
 	announce(s, "training");
