@@ -77,6 +77,24 @@ static double time_of(const json_t *line)
 
 /* --- events --- */
 
+/* Whether an option of the run, one of `name=value name=value ...`, is a number above 0. */
+static int is_set(const char *options, const char *name)
+{
+	const char *at = strstr(options, name);
+
+	return at && strtod(at + strlen(name), NULL) > 0;
+}
+
+/* Epochs are always set, and count where nothing else is. */
+static void note_saving(struct gn_account *a, const json_t *line)
+{
+	const char *options = json_string_value(json_object_get(line, "options"));
+
+	a->saves_by_minutes = options && is_set(options, " checkpoint-minutes=");
+	a->saves_by_steps = options && is_set(options, " checkpoint-every=");
+	a->saves_by_epochs = options && !a->saves_by_minutes && !a->saves_by_steps && is_set(options, " checkpoint-epochs=");
+}
+
 static void go_back(struct reader *r, uint64_t step)
 {
 	while (r->count && r->intervals[r->count - 1].step > step)
@@ -106,6 +124,7 @@ static void begin(struct reader *r, const json_t *line, double now, int resumed)
 	a->nodes = small(line, "nodes", 0);
 	a->global_batch = number_or_0(line, "global_batch");
 	a->images = number_or_0(line, "images");
+	note_saving(a, line);
 	text_of(line, "model", a->model, sizeof a->model);
 	text_of(line, "job", a->job, sizeof a->job);
 	text_of(line, "hosts", a->hosts, sizeof a->hosts);

@@ -34,6 +34,8 @@ struct gn_account {
 	int is_usage_partial;				/* some line counts fewer ranks than train: no core hours */
 	double cpu_s, available_s, max_rss_bytes;	/* available_s: processors times how long rank 0's process lived */
 
+	int saves_by_minutes, saves_by_steps, saves_by_epochs; /* options of the last start that set when to save; none: a log without options */
+
 	/* the last interval */
 	double step_ms, part_ms[5];			/* data, forward, backward, communication, optimizer */
 	double compute_low_ms, compute_high_ms;		/* over ranks; NaN with one */

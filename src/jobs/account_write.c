@@ -101,6 +101,16 @@ static double fewer_nodes(const struct gn_account *a, int *nodes)
 	return cheaper >= 0.03 ? 100 * cheaper : 0;
 }
 
+/* What makes a run save more or less often. */
+static const char *saving_options(const struct gn_account *a)
+{
+	if (a->saves_by_epochs)
+		return "--checkpoint-epochs";
+	if (a->saves_by_steps)
+		return a->saves_by_minutes ? "--checkpoint-every and -minutes" : "--checkpoint-every";
+	return "--checkpoint-minutes";
+}
+
 void gn_account_advise(const struct gn_account *a, struct gn_strbuf *out)
 {
 	double wall = a->wall_s > 0 ? a->wall_s : 1, training = a->training_s > 0 ? a->training_s : 1;
@@ -119,9 +129,10 @@ void gn_account_advise(const struct gn_account *a, struct gn_strbuf *out)
 		gn_strbuf_printf(out, "gradients: steps wait %.0f %% of their time; fewer ranks: up to %.0f %% less an epoch\n",
 				 100 * a->communication_s / training, 100 * a->communication_s / training);
 	if (a->lost_s > 0.05 * wall)
-		gn_strbuf_printf(out, "restarts: %.0f %% of the time was done again; lower --checkpoint-minutes\n", 100 * a->lost_s / wall);
+		gn_strbuf_printf(out, "restarts: %.0f %% of the time was done again; %s %s\n", 100 * a->lost_s / wall,
+				 a->saves_by_epochs ? "set" : "lower", a->saves_by_epochs ? "--checkpoint-minutes" : saving_options(a));
 	if (a->checkpoint_s > 0.05 * wall)
-		gn_strbuf_printf(out, "checkpoints: %.0f %% of the time; raise --checkpoint-minutes\n", 100 * a->checkpoint_s / wall);
+		gn_strbuf_printf(out, "checkpoints: %.0f %% of the time; raise %s\n", 100 * a->checkpoint_s / wall, saving_options(a));
 	if (a->evaluation_s > 0.15 * wall)
 		gn_strbuf_printf(out, "evaluation: %.0f %% of the time; evaluate less often\n", 100 * a->evaluation_s / wall);
 	if (a->usage_starts && !a->is_usage_partial && a->available_s > 0 && a->cpu_s < 0.5 * a->available_s)

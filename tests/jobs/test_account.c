@@ -249,6 +249,35 @@ static void advice(void **state)
 	gn_strbuf_release(&text);
 }
 
+/* The advice on checkpoints of a run with these options. */
+static void assert_saving_advice(const char *options, const char *wanted)
+{
+	char text[2048], start[512];
+	struct gn_account a;
+	struct gn_strbuf advice;
+
+	snprintf(start, sizeof start, "{\"event\": \"start\", \"time\": \"2026-11-24T10:00:00Z\", \"options\": \"%s\"}\n", options);
+	snprintf(text, sizeof text, "%s%s", start, STEP("10:00:03", "3", "2.0") SAVED("10:00:04", "3") SAVED("10:00:05", "3"));
+	assert_int_equal(account(text, &a), GN_OK);
+	a.lost_s = a.wall_s / 2;
+	gn_strbuf_init(&advice);
+	gn_account_advise(&a, &advice);
+	if (!strstr(gn_strbuf_text(&advice), wanted))
+		fail_msg("no '%s' in '%s'", wanted, gn_strbuf_text(&advice));
+	gn_strbuf_release(&advice);
+}
+
+static void advice_names_what_is_set(void **state)
+{
+	(void)state;
+	assert_saving_advice("options= checkpoint-epochs=1 checkpoint-every=0 checkpoint-minutes=0 keep=3", "raise --checkpoint-epochs\n");
+	assert_saving_advice("options= checkpoint-epochs=1 checkpoint-every=0 checkpoint-minutes=0 keep=3", "; set --checkpoint-minutes\n");
+	assert_saving_advice("options= checkpoint-epochs=1 checkpoint-every=20 checkpoint-minutes=0 keep=3", "raise --checkpoint-every\n");
+	assert_saving_advice("options= checkpoint-epochs=1 checkpoint-every=20 checkpoint-minutes=0 keep=3", "lower --checkpoint-every\n");
+	assert_saving_advice("options= checkpoint-epochs=1 checkpoint-every=0 checkpoint-minutes=0.5 keep=3", "raise --checkpoint-minutes\n");
+	assert_saving_advice("options= checkpoint-epochs=1 checkpoint-every=9 checkpoint-minutes=5 keep=3", "raise --checkpoint-every and -minutes\n");
+}
+
 static int begin(void **state)
 {
 	int fd = mkstemp(path);
@@ -267,7 +296,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(one_start), cmocka_unit_test(usage_of_a_killed_start), cmocka_unit_test(usage_of_one_rank),
 					   cmocka_unit_test(restarted),
-					   cmocka_unit_test(several_runs), cmocka_unit_test(growing), cmocka_unit_test(bad), cmocka_unit_test(advice)};
+					   cmocka_unit_test(several_runs), cmocka_unit_test(growing), cmocka_unit_test(bad), cmocka_unit_test(advice),
+					   cmocka_unit_test(advice_names_what_is_set)};
 
 	return cmocka_run_group_tests_name("account", tests, begin, end);
 }
