@@ -36,6 +36,16 @@ static enum gn_status make_folder(const char *directory, struct gn_log *log, str
 	return status ? status : gn_trust_check_folder(directory, 1, log, err);
 }
 
+/* On rank 0. Parts that an earlier start left on the nodes' disks may be newer than what is here. */
+static void warn_of_unread(const struct gn_session *s)
+{
+	char path[PATH_MAX];
+
+	if (!gn_path_join(path, sizeof path, s->options->checkpoint, "local-id", NULL) && !access(path, F_OK))
+		gn_log_warn(s->log, "%s is there, so an earlier start had --checkpoint-local: without it the nodes' disks are not looked at, "
+			    "where newer checkpoints may be", path);
+}
+
 /* Collective. The folder on this node's disk for this run's parts. */
 static enum gn_status claim_local(struct gn_session *s, const struct gn_checkpoint_target *target, struct gn_err *err)
 {
@@ -43,6 +53,8 @@ static enum gn_status claim_local(struct gn_session *s, const struct gn_checkpoi
 	int goes_on = !strcmp(s->options->resume, "auto");
 	enum gn_status status = base ? gn_agree_status(s->comm, make_folder(base, s->log, err), err) : GN_OK;
 
+	if (!base && goes_on && gn_comm_rank(s->comm) == 0)
+		warn_of_unread(s);
 	if (status || !base)
 		return status;
 	s->checkpoint.local = malloc(PATH_MAX);
