@@ -59,6 +59,10 @@ check 'which is not that of its own evaluations' test "$(shown)" != "$("$jsonl" 
 	awk '{ printf "best %.2f %%", 100 * $1 }')"
 GANNET_LOG=warn
 
+expect 0 'WARN .*best.json has the best loss, this start asks for top1: the next evaluation counts as the best' \
+	'another metric after a resume is a warning' train 2 halves --epochs 9 --keep-best top1 --keep 1 --resume auto
+check 'and the best by that one is kept' test "$(field halves metric)" = top1
+
 check 'a run that cannot improve' train 2 stuck --epochs 9 --lr 0 --patience 2 --keep-best loss
 check 'ends after two evaluations in vain' test "$("$jsonl" "$dir/stuck.jsonl" end step)" = 12
 check 'the log says why' grep -q '"patience": "2 evaluations without a better loss' "$dir/stuck.jsonl"

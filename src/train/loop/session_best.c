@@ -40,6 +40,9 @@ static void read_best(const struct gn_session *s, struct gn_session_best *b)
 	const json_t *value = json_object_get(root, "value"), *worse = json_object_get(root, "worse");
 	const char *metric = json_string_value(json_object_get(root, "metric"));
 
+	if (metric && strcmp(metric, metric_of(s)))
+		gn_log_warn(s->log, "%s has the best %s, this start asks for %s: the next evaluation counts as the best%s; give --keep-best %s to go "
+			    "on with it", path, metric, metric_of(s), is_kept(s) ? ", and `best` will name its checkpoint" : "", metric);
 	b->step = (uint64_t)json_integer_value(json_object_get(root, "step"));
 	b->value = json_number_value(value);
 	b->is_known = metric && !strcmp(metric, metric_of(s)) && json_is_number(value) && b->step && b->step <= s->state.step;
