@@ -47,6 +47,22 @@ check 'of which the second goes on' train 2 halves --epochs 8 --keep-best loss -
 check 'the best of both is the same' cmp "$dir/whole/best.json" "$dir/halves/best.json"
 check 'that of the log' agrees whole loss
 
+# what steps, evaluations and checkpoints take is within the life of the process: no second counts twice
+apart() {
+	python3 - "$dir/$1.jsonl" <<'PY'
+import json, sys
+lines = [json.loads(line) for line in open(sys.argv[1])]
+total = sum({"step": lambda l: l["time_ms"]["step"] / 1e3, "eval": lambda l: l["seconds"],
+             "checkpoint": lambda l: l["blocked_seconds"]}.get(l["event"], lambda l: 0)(l) for l in lines)
+print(total, lines[-1]["usage"]["age_s"], sum(l["event"] == "checkpoint" for l in lines))
+sys.exit(total > lines[-1]["usage"]["age_s"])
+PY
+}
+check 'a run that is evaluated and saved at nearly each step' "$gannet" train --data "$dir/train" --model lenet --lr 0.001 --batch 8 \
+	--threads 1 --loader-threads 1 --val "$dir/val" --checkpoint "$dir/each" --checkpoint-epochs 1000 --keep 1 --keep-best loss --log-every 1 \
+	--eval-steps 1 --schedule constant --steps 12 --log "$dir/each.jsonl"
+check 'counts the time of checkpoints once' apart each
+
 # the last line of a start that goes on, best.json and the log name one value, also where the best was before that start
 GANNET_LOG=info
 cp "$dir/often.jsonl" "$dir/again.jsonl" && cp -a "$dir/often" "$dir/again"
