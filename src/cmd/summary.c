@@ -37,6 +37,8 @@ static void print_text(const struct gn_account *a, const char *path)
 	printf("%s\n%s, %d rank%s on %d node%s, %d start%s, step %llu of %llu, %s\n", gn_text_visible(path, shown, sizeof shown), a->model,
 	       a->ranks, gn_text_plural((uint64_t)a->ranks), a->nodes, gn_text_plural((uint64_t)a->nodes), a->starts,
 	       gn_text_plural((uint64_t)a->starts), (unsigned long long)a->step, (unsigned long long)a->total_steps, a->state);
+	if (a->patience[0])
+		printf("ended by --patience:\n  %s\n", a->patience);
 	print_part("wall", a->wall_s, a->wall_s, "");
 	print_part("training", a->training_s, a->wall_s, "   goodput");
 	print_part("  waiting for data", a->data_s, a->wall_s, "");
@@ -47,7 +49,10 @@ static void print_text(const struct gn_account *a, const char *path)
 	print_part("between starts", a->between_s, a->wall_s, "");
 	print_part("from start to first step", a->starting_s, a->wall_s, "");
 	print_part("other", a->other_s, a->wall_s, "");
-	if (a->usage_starts) {
+	if (a->usage_starts && a->is_usage_partial) {
+		printf("core hours: not in the log, which has the usage of the first worker only\n");
+		printf("peak memory %.3g GB, of the first worker\n", a->max_rss_bytes / 1e9);
+	} else if (a->usage_starts) {
 		printf("core hours %.4g of %d processors, %.4g used (%.0f %%)%s\n", a->available_s / 3600, a->processors, a->cpu_s / 3600,
 		       a->available_s > 0 ? 100 * a->cpu_s / a->available_s : 0,
 		       a->usage_starts < a->starts ? "; not of every start" : "");

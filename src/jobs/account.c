@@ -77,6 +77,24 @@ static double time_of(const json_t *line)
 
 /* --- events --- */
 
+/* Whether an option of the run, one of `name=value name=value ...`, is a number above 0. */
+static int is_set(const char *options, const char *name)
+{
+	const char *at = strstr(options, name);
+
+	return at && strtod(at + strlen(name), NULL) > 0;
+}
+
+/* Epochs are always set, and count where nothing else is. */
+static void note_saving(struct gn_account *a, const json_t *line)
+{
+	const char *options = json_string_value(json_object_get(line, "options"));
+
+	a->saves_by_minutes = options && is_set(options, " checkpoint-minutes=");
+	a->saves_by_steps = options && is_set(options, " checkpoint-every=");
+	a->saves_by_epochs = options && !a->saves_by_minutes && !a->saves_by_steps && is_set(options, " checkpoint-epochs=");
+}
+
 static void go_back(struct reader *r, uint64_t step)
 {
 	while (r->count && r->intervals[r->count - 1].step > step)
@@ -106,10 +124,11 @@ static void begin(struct reader *r, const json_t *line, double now, int resumed)
 	a->nodes = small(line, "nodes", 0);
 	a->global_batch = number_or_0(line, "global_batch");
 	a->images = number_or_0(line, "images");
+	note_saving(a, line);
 	text_of(line, "model", a->model, sizeof a->model);
 	text_of(line, "job", a->job, sizeof a->job);
 	text_of(line, "hosts", a->hosts, sizeof a->hosts);
-	a->reason[0] = 0;
+	a->reason[0] = a->patience[0] = 0;
 	a->slowest = -1;
 	snprintf(a->state, sizeof a->state, "running");
 }
@@ -179,6 +198,7 @@ static void add_end(struct gn_account *a, const char *event, const json_t *line)
 	/* ended by --halving */
 	snprintf(a->state, sizeof a->state, "%s", json_object_get(line, "halving") ? "pruned" : event);
 	text_of(line, "reason", a->reason, sizeof a->reason);
+	text_of(line, "patience", a->patience, sizeof a->patience);
 }
 
 /* Counts from the start of the processes: the last one of a start replaces those before it. */
@@ -192,6 +212,7 @@ static void add_usage(struct reader *r, const json_t *usage)
 	a->cpu_s -= r->has_usage ? r->cpu_s : 0;
 	a->available_s -= r->has_usage ? r->available_s : 0;
 	r->has_usage = 1;
+	a->is_usage_partial |= small(usage, "ranks", a->ranks) < a->ranks;
 	a->processors = small(usage, "processors", 0);
 	r->cpu_s = number_or_0(usage, "cpu_s");
 	r->available_s = number_or_0(usage, "age_s") * a->processors;

@@ -19,6 +19,7 @@
 struct gn_account {
 	char model[64], job[64], hosts[128], state[16]; /* state: running, end, pruned, stop, failed */
 	char reason[256];				/* of a failure */
+	char patience[160];				/* why --patience ended it; else empty */
 	int ranks, nodes, starts;
 	uint64_t step, total_steps, checkpoints, evaluations, bad_lines;
 	double global_batch, images, epoch, loss, lr, images_per_s, top1; /* the last ones; NaN: not told */
@@ -30,7 +31,10 @@ struct gn_account {
 
 	/* of the starts whose lines tell what was used, up to the last such line: of a start that was killed, some seconds are missing */
 	int usage_starts, processors, max_rss_rank;
+	int is_usage_partial;				/* some line counts fewer ranks than train: no core hours */
 	double cpu_s, available_s, max_rss_bytes;	/* available_s: processors times how long rank 0's process lived */
+
+	int saves_by_minutes, saves_by_steps, saves_by_epochs; /* options of the last start that set when to save; none: a log without options */
 
 	/* the last interval */
 	double step_ms, part_ms[5];			/* data, forward, backward, communication, optimizer */

@@ -17,6 +17,8 @@ static void write_run(const struct gn_account *a, const char *path, struct gn_js
 	gn_json_string(j, "state", a->state);
 	if (a->reason[0])
 		gn_json_string(j, "reason", a->reason);
+	if (a->patience[0])
+		gn_json_string(j, "patience", a->patience);
 	gn_json_int(j, "starts", a->starts);
 	gn_json_uint(j, "step", a->step);
 	gn_json_uint(j, "total_steps", a->total_steps);
@@ -44,10 +46,13 @@ void gn_account_write_summary(const struct gn_account *a, const char *path, stru
 	gn_json_double(j, "goodput", a->wall_s > 0 ? a->training_s / a->wall_s : NAN);
 	gn_json_int(j, "usage_starts", a->usage_starts);
 	if (a->usage_starts) {
-		gn_json_int(j, "processors", a->processors);
-		gn_json_double(j, "core_hours", a->available_s / 3600);
-		gn_json_double(j, "core_hours_used", a->cpu_s / 3600);
-		gn_json_double(j, "efficiency", a->available_s > 0 ? a->cpu_s / a->available_s : NAN);
+		gn_json_bool(j, "usage_partial", a->is_usage_partial);
+		if (!a->is_usage_partial) {
+			gn_json_int(j, "processors", a->processors);
+			gn_json_double(j, "core_hours", a->available_s / 3600);
+			gn_json_double(j, "core_hours_used", a->cpu_s / 3600);
+			gn_json_double(j, "efficiency", a->available_s > 0 ? a->cpu_s / a->available_s : NAN);
+		}
 		gn_json_fixed(j, "max_rss_bytes", a->max_rss_bytes, 0);
 		gn_json_int(j, "max_rss_rank", a->max_rss_rank);
 	}
@@ -96,6 +101,16 @@ static double fewer_nodes(const struct gn_account *a, int *nodes)
 	return cheaper >= 0.03 ? 100 * cheaper : 0;
 }
 
+/* What makes a run save more or less often. */
+static const char *saving_options(const struct gn_account *a)
+{
+	if (a->saves_by_epochs)
+		return "--checkpoint-epochs";
+	if (a->saves_by_steps)
+		return a->saves_by_minutes ? "--checkpoint-every and -minutes" : "--checkpoint-every";
+	return "--checkpoint-minutes";
+}
+
 void gn_account_advise(const struct gn_account *a, struct gn_strbuf *out)
 {
 	double wall = a->wall_s > 0 ? a->wall_s : 1, training = a->training_s > 0 ? a->training_s : 1;
@@ -114,12 +129,13 @@ void gn_account_advise(const struct gn_account *a, struct gn_strbuf *out)
 		gn_strbuf_printf(out, "gradients: steps wait %.0f %% of their time; fewer ranks: up to %.0f %% less an epoch\n",
 				 100 * a->communication_s / training, 100 * a->communication_s / training);
 	if (a->lost_s > 0.05 * wall)
-		gn_strbuf_printf(out, "restarts: %.0f %% of the time was done again; lower --checkpoint-minutes\n", 100 * a->lost_s / wall);
+		gn_strbuf_printf(out, "restarts: %.0f %% of the time was done again; %s %s\n", 100 * a->lost_s / wall,
+				 a->saves_by_epochs ? "set" : "lower", a->saves_by_epochs ? "--checkpoint-minutes" : saving_options(a));
 	if (a->checkpoint_s > 0.05 * wall)
-		gn_strbuf_printf(out, "checkpoints: %.0f %% of the time; raise --checkpoint-minutes\n", 100 * a->checkpoint_s / wall);
+		gn_strbuf_printf(out, "checkpoints: %.0f %% of the time; raise %s\n", 100 * a->checkpoint_s / wall, saving_options(a));
 	if (a->evaluation_s > 0.15 * wall)
 		gn_strbuf_printf(out, "evaluation: %.0f %% of the time; evaluate less often\n", 100 * a->evaluation_s / wall);
-	if (a->usage_starts && a->available_s > 0 && a->cpu_s < 0.5 * a->available_s)
+	if (a->usage_starts && !a->is_usage_partial && a->available_s > 0 && a->cpu_s < 0.5 * a->available_s)
 		gn_strbuf_printf(out, "processors: %.1f of %d in use; ask for fewer, or use more threads\n",
 				 a->cpu_s / a->available_s * a->processors, a->processors);
 }

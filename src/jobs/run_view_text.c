@@ -242,6 +242,10 @@ void gn_run_view_text(const struct gn_run_view *v, double now, int columns, int 
 		put_silent(&p, v, now);
 		put_ranks(&p, v);
 		put_nodes(&p, v);
+		if (*v->a.patience) {
+			put_line(&p, "ended by --patience:");
+			put_wrapped(&p, v->a.patience);
+		}
 		if (*v->a.reason)
 			put_wrapped(&p, v->a.reason);
 	}

@@ -54,4 +54,11 @@ folders() {
 	((count > 20))
 }
 check "the design page names every folder" folders
+# rows of a table have as many cells as its header; "\|" is no border
+rows() {
+	awk '/^\|/ { row = $0; gsub(/\\\|/, "", row); n = gsub(/\|/, "", row); if (!header) header = n
+		if (n != header) { print FILENAME ":" FNR ": " $0; bad = 1 }; next } { header = 0 } END { exit bad }' \
+		"$GN_SOURCE/README.md" "$GN_SOURCE"/src/man/*.md
+}
+check "rows of tables have the cells of their header" rows
 finish

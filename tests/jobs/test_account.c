@@ -59,6 +59,33 @@ static void usage_of_a_killed_start(void **state)
 	assert_int_equal(a.max_rss_rank, 1);
 }
 
+/* Workers of parameter servers: the first one's line is of one rank of four. */
+static void usage_of_one_rank(void **state)
+{
+	const char *line = "{\"event\": \"end\", \"time\": \"2026-11-24T10:00:30Z\", \"step\": 20, \"usage\": {\"ranks\": 1, \"cpu_s\": 60, "
+			   "\"age_s\": 300, \"processors\": 4, \"max_rss_bytes\": 1e9, \"max_rss_rank\": 0}}\n";
+	char text[2048];
+	struct gn_account a;
+	struct gn_strbuf advice;
+	struct gn_json j;
+
+	(void)state;
+	snprintf(text, sizeof text, "%s%s", START("start", "10:00:00", "0") STEP("10:00:12", "10", "2.0"), line);
+	assert_int_equal(account(text, &a), GN_OK);
+	assert_true(a.is_usage_partial);
+	gn_json_init(&j);
+	gn_json_object(&j, NULL);
+	gn_account_write_summary(&a, "log", &j);
+	gn_json_end(&j);
+	assert_null(strstr(gn_json_text(&j), "core_hours"));
+	assert_non_null(strstr(gn_json_text(&j), "max_rss_bytes"));
+	gn_json_release(&j);
+	gn_strbuf_init(&advice);
+	gn_account_advise(&a, &advice);
+	assert_null(strstr(gn_strbuf_text(&advice), "processors"));
+	gn_strbuf_release(&advice);
+}
+
 static void one_start(void **state)
 {
 	struct gn_account a;
@@ -222,6 +249,35 @@ static void advice(void **state)
 	gn_strbuf_release(&text);
 }
 
+/* The advice on checkpoints of a run with these options. */
+static void assert_saving_advice(const char *options, const char *wanted)
+{
+	char text[2048], start[512];
+	struct gn_account a;
+	struct gn_strbuf advice;
+
+	snprintf(start, sizeof start, "{\"event\": \"start\", \"time\": \"2026-11-24T10:00:00Z\", \"options\": \"%s\"}\n", options);
+	snprintf(text, sizeof text, "%s%s", start, STEP("10:00:03", "3", "2.0") SAVED("10:00:04", "3") SAVED("10:00:05", "3"));
+	assert_int_equal(account(text, &a), GN_OK);
+	a.lost_s = a.wall_s / 2;
+	gn_strbuf_init(&advice);
+	gn_account_advise(&a, &advice);
+	if (!strstr(gn_strbuf_text(&advice), wanted))
+		fail_msg("no '%s' in '%s'", wanted, gn_strbuf_text(&advice));
+	gn_strbuf_release(&advice);
+}
+
+static void advice_names_what_is_set(void **state)
+{
+	(void)state;
+	assert_saving_advice("options= checkpoint-epochs=1 checkpoint-every=0 checkpoint-minutes=0 keep=3", "raise --checkpoint-epochs\n");
+	assert_saving_advice("options= checkpoint-epochs=1 checkpoint-every=0 checkpoint-minutes=0 keep=3", "; set --checkpoint-minutes\n");
+	assert_saving_advice("options= checkpoint-epochs=1 checkpoint-every=20 checkpoint-minutes=0 keep=3", "raise --checkpoint-every\n");
+	assert_saving_advice("options= checkpoint-epochs=1 checkpoint-every=20 checkpoint-minutes=0 keep=3", "lower --checkpoint-every\n");
+	assert_saving_advice("options= checkpoint-epochs=1 checkpoint-every=0 checkpoint-minutes=0.5 keep=3", "raise --checkpoint-minutes\n");
+	assert_saving_advice("options= checkpoint-epochs=1 checkpoint-every=9 checkpoint-minutes=5 keep=3", "raise --checkpoint-every and -minutes\n");
+}
+
 static int begin(void **state)
 {
 	int fd = mkstemp(path);
@@ -238,8 +294,10 @@ static int end(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(one_start), cmocka_unit_test(usage_of_a_killed_start), cmocka_unit_test(restarted),
-					   cmocka_unit_test(several_runs), cmocka_unit_test(growing), cmocka_unit_test(bad), cmocka_unit_test(advice)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(one_start), cmocka_unit_test(usage_of_a_killed_start), cmocka_unit_test(usage_of_one_rank),
+					   cmocka_unit_test(restarted),
+					   cmocka_unit_test(several_runs), cmocka_unit_test(growing), cmocka_unit_test(bad), cmocka_unit_test(advice),
+					   cmocka_unit_test(advice_names_what_is_set)};
 
 	return cmocka_run_group_tests_name("account", tests, begin, end);
 }

@@ -34,6 +34,13 @@ check 'and is where the run goes on' test "$(resumed run)" = 4
 check 'to the same parameters' test "$(final run)" = "$(final plain)"
 check 'all are whole' sh -c 'for c in "$2"/step-*; do "$1" info "$c" >/dev/null || exit 1; done' sh "$gannet" "$dir/run"
 
+cp -a "$dir/run" "$dir/forgotten"
+expect 0 "WARN .*local-id is there.*disks are not looked at" 'a start without the option warns' lenet 2 8 --schedule constant --steps 8 \
+	--checkpoint "$dir/forgotten" --log "$dir/forgotten.jsonl" --resume auto
+check 'and one of a run that never had it does not' sh -c 'log=$1; shift; "$@" 2>"$log" && grep -q "nothing left" "$log" && ! grep local-id "$log"' \
+	sh "$dir/plain.err" "$gannet" train --data "$dir/train" --model lenet --lr 0.01 --batch 16 --schedule constant --checkpoint "$dir/plain" \
+	--steps 6 --resume auto
+
 again() { rm -rf "$dir/disk" && cp -a "$dir/saved" "$dir/disk"; }
 again && rm "$dir"/disk/*/step-00000004-*/optimizer-00000.safetensors
 expect 0 'WARN .*of step 4 on the nodes. disks is not used.*no node has optimizer-00000' 'one that lacks a file is not used' \

@@ -47,9 +47,48 @@ check 'of which the second goes on' train 2 halves --epochs 8 --keep-best loss -
 check 'the best of both is the same' cmp "$dir/whole/best.json" "$dir/halves/best.json"
 check 'that of the log' agrees whole loss
 
+# what steps, evaluations and checkpoints take is within the life of the process: no second counts twice
+apart() {
+	python3 - "$dir/$1.jsonl" <<'PY'
+import json, sys
+lines = [json.loads(line) for line in open(sys.argv[1])]
+total = sum({"step": lambda l: l["time_ms"]["step"] / 1e3, "eval": lambda l: l["seconds"],
+             "checkpoint": lambda l: l["blocked_seconds"]}.get(l["event"], lambda l: 0)(l) for l in lines)
+print(total, lines[-1]["usage"]["age_s"], sum(l["event"] == "checkpoint" for l in lines))
+sys.exit(total > lines[-1]["usage"]["age_s"])
+PY
+}
+check 'a run that is evaluated and saved at nearly each step' "$gannet" train --data "$dir/train" --model lenet --lr 0.001 --batch 8 \
+	--threads 1 --loader-threads 1 --val "$dir/val" --checkpoint "$dir/each" --checkpoint-epochs 1000 --keep 1 --keep-best loss --log-every 1 \
+	--eval-steps 1 --schedule constant --steps 12 --log "$dir/each.jsonl"
+check 'counts the time of checkpoints once' apart each
+
+# the last line of a start that goes on, best.json and the log name one value, also where the best was before that start
+GANNET_LOG=info
+cp "$dir/often.jsonl" "$dir/again.jsonl" && cp -a "$dir/often" "$dir/again"
+shown() { grep -o 'best [0-9.]* %' "$dir/again.err" | tail -1; }
+best() { "$jsonl" "$dir/again.jsonl" eval step top1 | awk '$1 && $2 > best { best = $2 } END { printf "best %.2f %%\n", 100 * best }'; }
+check 'a run goes on by four steps that learn nothing' sh -c '"$@" 2>"$0"' "$dir/again.err" "$gannet" train --data "$dir/train" --model lenet \
+	--batch 16 --lr 3 --val "$dir/val" --checkpoint "$dir/again" --log "$dir/again.jsonl" --schedule constant --steps 44 --resume auto
+check 'its last line has the best of the whole run' test "$(shown)" = "$(best)"
+check 'which is not that of its own evaluations' test "$(shown)" != "$("$jsonl" "$dir/again.jsonl" eval top1 | tail -1 |
+	awk '{ printf "best %.2f %%", 100 * $1 }')"
+GANNET_LOG=warn
+
+expect 0 'WARN .*best.json has the best loss, this start asks for top1: the next evaluation counts as the best' \
+	'another metric after a resume is a warning' train 2 halves --epochs 9 --keep-best top1 --keep 1 --resume auto
+check 'and the best by that one is kept' test "$(field halves metric)" = top1
+
 check 'a run that cannot improve' train 2 stuck --epochs 9 --lr 0 --patience 2 --keep-best loss
 check 'ends after two evaluations in vain' test "$("$jsonl" "$dir/stuck.jsonl" end step)" = 12
 check 'the log says why' grep -q '"patience": "2 evaluations without a better loss' "$dir/stuck.jsonl"
+check 'and has a line of its last step' test "$("$jsonl" "$dir/stuck.jsonl" step step | tail -1)" = 12
+for command in summary top; do
+	expect 0 '^ended by --patience:$' "$command says so" "$gannet" "$command" "$dir/stuck.jsonl"
+done
+check 'and so does its JSON' sh -c '"$1" summary --json "$2" | grep -q "\"patience\": \"2 evaluations"' sh "$gannet" "$dir/stuck.jsonl"
+check 'between lines and evaluations, too' train 2 between --steps 40 --log-every 5 --eval-steps 3 --lr 0 --patience 1 --keep-best loss
+check 'the last line is of the last step' test "$("$jsonl" "$dir/between.jsonl" step step | tail -1)" = "$("$jsonl" "$dir/between.jsonl" end step)"
 check 'resumed it stays ended' train 2 stuck --epochs 9 --lr 0 --patience 2 --keep-best loss --resume auto
 check 'at the same step' test "$("$jsonl" "$dir/stuck.jsonl" end step | tail -1)" = 12
 check 'with more patience it goes on' train 2 stuck --epochs 9 --lr 0 --patience 4 --keep-best loss --resume auto

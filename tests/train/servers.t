@@ -44,6 +44,8 @@ for way in 'async 1' 'async shared' 'ssp:2 1'; do
 		--val "$scratch/val"
 	check 'learns the digits' learns "$update-$servers"
 done
+expect 0 '^core hours: not in the log, which has the usage of the first worker only$' 'summary knows no core hours of async' \
+	"$gannet" summary "$scratch/async-1.jsonl"
 # staleness NAME: of the log's last interval: how many pushes there were, and by how many steps a worker was ahead at most
 staleness() { perl -MJSON::PP -ne '$last = $_ if /"staleness"/; END { my $s = decode_json($last)->{staleness}; my $sum = 0;
 	$sum += $_ for @{$s->{histogram}}; print "$sum $s->{ahead_most}\n" }' "$scratch/$1.jsonl"; }
@@ -55,7 +57,9 @@ read -r pushes ahead <<<"$(staleness ssp0)"
 check 'all workers together' test "$ahead" = 0
 
 check 'async saves' lenet saved 3 --steps 30 --update async --servers 1 --checkpoint "$scratch/saved" --checkpoint-every 10
-check 'and goes on with more workers' lenet saved 5 --steps 40 --update async --servers 2 --checkpoint "$scratch/saved" --resume auto
+check 'no checkpoint blocks training longer than it takes' test \
+	"$("$jsonl" "$scratch/saved.jsonl" checkpoint seconds blocked_seconds | awk '$2 > 0 && $2 <= $1' | wc -l)" = 3
+check 'async goes on with more workers' lenet saved 5 --steps 40 --update async --servers 2 --checkpoint "$scratch/saved" --resume auto
 check 'to the end' test "$("$jsonl" "$scratch/saved.jsonl" end step | tail -1)" = 40
 
 refuse() { expect 2 "$1" "$2" "$gannet" train --data "$scratch/train" --model lenet "${@:3}"; }

@@ -29,10 +29,16 @@ goes_on() { # NAME VICTIM: the first worker and the server have ended well, and 
 		grep -q "a worker is lost: rank $2 on $(uname -n) is lost: .*; the run goes on with 2 of 3" "$scratch/$1.err"
 }
 
+images() { # NAME: of a step of the first and the last line
+	python3 -c 'import json, sys; s = [e for e in map(json.loads, open(sys.argv[1])) if e["event"] == "step"]
+print(*(round(e["images_per_s"] * e["time_ms"]["step"] / 1e3) for e in (s[0], s[-1])))' "$scratch/$1.jsonl"
+}
+
 for update in async ssp:2; do
 	check "$update, and a worker is killed" kills "$update" 4 1 KILL --steps 60 --update "$update" --servers 1
 	check 'the others go on to the end' goes_on "$update" 1
-	check 'and so does the server' test "$(code_of "$update" 3)" = 0
+	check 'images a second are those of the workers that are left' test "$(images "$update")" = '48 32'
+	check 'the server ends well' test "$(code_of "$update" 3)" = 0
 done
 check 'a report is drawn' "$gannet" report "$scratch/async.jsonl" --out "$scratch/report"
 check 'with staleness, and the lost worker' grep -q 'Worker 1 was lost at step ' "$scratch/report/report.html"

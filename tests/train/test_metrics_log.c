@@ -74,9 +74,29 @@ static void test_full_disk(void **state)
 	assert_ok(gn_remove_tree(folder, &err));
 }
 
+/* Of two runs the last one counts, without an evaluation that a resume went back behind. */
+static void test_best_top1(void **state)
+{
+	static const char text[] = "{\"event\": \"start\", \"step\": 0}\n{\"event\": \"eval\", \"step\": 5, \"top1\": 0.99}\n"
+				   "{\"event\": \"start\", \"step\": 0}\n{\"event\": \"eval\", \"step\": 5, \"top1\": 0.5}\n"
+				   "{\"event\": \"eval\", \"step\": 9, \"top1\": 0.9}\n{\"event\": \"resume\", \"step\": 7}\n"
+				   "{\"event\": \"eval\", \"step\": 9, \"top1\": 0.25}\n{\"event\": \"resume\", \"step\": 9}\n{\"eval";
+	char folder[] = "/tmp/gannet-runlog.XXXXXX", path[64];
+	struct gn_err err;
+
+	(void)state;
+	assert_non_null(mkdtemp(folder));
+	snprintf(path, sizeof path, "%s/log.jsonl", folder);
+	assert_true(gn_metrics_log_best_top1(path) < 0);
+	assert_ok(gn_file_replace(path, text, sizeof text - 1, &err));
+	assert_true(gn_metrics_log_best_top1(path) == 0.5);
+	assert_true(gn_metrics_log_best_top1(NULL) < 0);
+	assert_ok(gn_remove_tree(folder, &err));
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_full_disk)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_full_disk), cmocka_unit_test(test_best_top1)};
 
 	return cmocka_run_group_tests_name("train/runlog", tests, NULL, NULL);
 }

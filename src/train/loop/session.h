@@ -51,8 +51,9 @@ struct gn_session_metrics {
 	struct gn_trace *trace;		 /* with --trace */
 	struct gn_plan_profiler profiler;
 	uint64_t began_ns, began_step;	 /* when this start's training began: summary.h */
-	uint64_t evaluations;		 /* since then */
-	double best_top1, last_top1;	 /* of them, as shares; of the network, not of its average */
+	uint64_t evaluations, images;	 /* since then; images: that steps trained on */
+	double last_top1;		 /* of them, as a share; of the network, not of its average */
+	double best_top1;		 /* the same, rank 0: of the whole run as far as the log or best.json tells; -1: of none */
 };
 
 /* Of --halving; factor 0: without. */
@@ -151,6 +152,8 @@ enum gn_status gn_session_fetch_served(struct gn_session *s, int drains, struct 
 void gn_session_set_served_range(const struct gn_session *s, struct gn_checkpoint_arrays *a);
 /* Of async and ssp, before the run ends: the same with drains. */
 enum gn_status gn_session_drain_servers(struct gn_session *s, struct gn_err *err);
+/* Images of a step: without workers that async and ssp go on without. */
+uint64_t gn_session_step_images(const struct gn_session *s);
 /* Logs workers that were lost, on the first one. */
 enum gn_status gn_session_note_losses(struct gn_session *s, struct gn_err *err);
 /* How old gradients were when they were applied, and how far workers were ahead, since the start; of sync nothing. */

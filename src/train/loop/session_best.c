@@ -40,6 +40,9 @@ static void read_best(const struct gn_session *s, struct gn_session_best *b)
 	const json_t *value = json_object_get(root, "value"), *worse = json_object_get(root, "worse");
 	const char *metric = json_string_value(json_object_get(root, "metric"));
 
+	if (metric && strcmp(metric, metric_of(s)))
+		gn_log_warn(s->log, "%s has the best %s, this start asks for %s: the next evaluation counts as the best%s; give --keep-best %s to go "
+			    "on with it", path, metric, metric_of(s), is_kept(s) ? ", and `best` will name its checkpoint" : "", metric);
 	b->step = (uint64_t)json_integer_value(json_object_get(root, "step"));
 	b->value = json_number_value(value);
 	b->is_known = metric && !strcmp(metric, metric_of(s)) && json_is_number(value) && b->step && b->step <= s->state.step;
@@ -97,12 +100,16 @@ static void check_patience(struct gn_session *s)
 
 enum gn_status gn_session_begin_best(struct gn_session *s, struct gn_err *err)
 {
+	int goes_on = gn_comm_rank(s->comm) == 0 && s->state.step;
 	enum gn_status status;
 
+	s->metrics.best_top1 = goes_on ? gn_metrics_log_best_top1(s->options->log) : -1;
 	if (!is_watched(s))
 		return GN_OK;
-	if (gn_comm_rank(s->comm) == 0 && s->options->checkpoint && s->state.step)
+	if (goes_on && s->options->checkpoint)
 		read_best(s, &s->best);
+	if (s->best.is_known && !strcmp(metric_of(s), "top1"))
+		s->metrics.best_top1 = fmax(s->metrics.best_top1, s->best.value);
 	status = gn_comm_broadcast(s->comm, &s->best, sizeof s->best, 0, err);
 	if (!status)
 		check_patience(s);

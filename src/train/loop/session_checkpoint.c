@@ -36,6 +36,16 @@ static enum gn_status make_folder(const char *directory, struct gn_log *log, str
 	return status ? status : gn_trust_check_folder(directory, 1, log, err);
 }
 
+/* On rank 0. Parts that an earlier start left on the nodes' disks may be newer than what is here. */
+static void warn_of_unread(const struct gn_session *s)
+{
+	char path[PATH_MAX];
+
+	if (!gn_path_join(path, sizeof path, s->options->checkpoint, "local-id", NULL) && !access(path, F_OK))
+		gn_log_warn(s->log, "%s is there, so an earlier start had --checkpoint-local: without it the nodes' disks are not looked at, "
+			    "where newer checkpoints may be", path);
+}
+
 /* Collective. The folder on this node's disk for this run's parts. */
 static enum gn_status claim_local(struct gn_session *s, const struct gn_checkpoint_target *target, struct gn_err *err)
 {
@@ -43,6 +53,8 @@ static enum gn_status claim_local(struct gn_session *s, const struct gn_checkpoi
 	int goes_on = !strcmp(s->options->resume, "auto");
 	enum gn_status status = base ? gn_agree_status(s->comm, make_folder(base, s->log, err), err) : GN_OK;
 
+	if (!base && goes_on && gn_comm_rank(s->comm) == 0)
+		warn_of_unread(s);
 	if (status || !base)
 		return status;
 	s->checkpoint.local = malloc(PATH_MAX);
@@ -161,8 +173,8 @@ int gn_session_wants_save(const struct gn_session *s)
 	       (double)(gn_clock_ns() - s->checkpoint.begun_ns) * 1e-9 >= 60 * o->checkpoint_minutes;
 }
 
-/* Collective. Copies the present state and begins to write it. */
-static enum gn_status begin_save(struct gn_session *s, struct gn_err *err)
+/* Collective. Copies the present state and starts to write it. */
+static enum gn_status copy_state(struct gn_session *s, struct gn_err *err)
 {
 	struct gn_checkpoint_arrays arrays = gn_session_arrays(s);
 	struct gn_compress_state kept;
@@ -189,6 +201,18 @@ static enum gn_status begin_save(struct gn_session *s, struct gn_err *err)
 	if (s->replica.shard)
 		gn_session_free_split(&arrays);
 	return status ? gn_err_prefix(err, "checkpoint of step %" PRIu64, s->state.step) : GN_OK;
+}
+
+/* Collective. The same, as the beginning of what the checkpoint takes and blocks. */
+static enum gn_status begin_save(struct gn_session *s, struct gn_err *err)
+{
+	struct gn_session_checkpoint *c = &s->checkpoint;
+	enum gn_status status;
+
+	c->begun_ns = gn_clock_ns();
+	status = copy_state(s, err);
+	c->blocked_s = (double)(gn_clock_ns() - c->begun_ns) * 1e-9;
+	return status;
 }
 
 /* The checkpoint that was open is there. */
@@ -266,13 +290,11 @@ enum gn_status gn_session_save(struct gn_session *s, struct gn_err *err)
 		return GN_OK;
 	/* which counts as blocked by the one that is waited for */
 	status = gn_session_drain(s, err);
-	c->begun_ns = gn_clock_ns();
 	if (!status)
 		status = forgive(s, begin_save(s, err), err);
 	/* workers that take steps one by one have no common step at which the next stage could begin */
 	if (!status && s->options->served)
 		status = gn_session_drain(s, err);
-	c->blocked_s = (double)(gn_clock_ns() - c->begun_ns) * 1e-9;
 	return status;
 }
 
@@ -282,8 +304,6 @@ enum gn_status gn_session_save_last(struct gn_session *s, struct gn_err *err)
 
 	if (status || !s->options->checkpoint || s->checkpoint.saved_step == s->state.step)
 		return status;
-	s->checkpoint.begun_ns = gn_clock_ns();
-	s->checkpoint.blocked_s = 0;
 	status = begin_save(s, err);
 	return status ? status : finish(s, err);
 }

@@ -77,18 +77,19 @@ static enum gn_status score(struct gn_session *s, int average, const volatile si
 }
 
 static enum gn_status put_scores(struct gn_session *s, const struct gn_metrics *plain, const struct gn_metrics *average,
-				 uint64_t began_ns, struct gn_err *err)
+				 double seconds, struct gn_err *err)
 {
 	struct gn_json *j = gn_metrics_log_begin(s->metrics.log, "eval");
 
 	s->metrics.last_top1 = (double)plain->top1 / (double)plain->images;
-	s->metrics.best_top1 = s->metrics.evaluations++ && s->metrics.best_top1 > s->metrics.last_top1 ? s->metrics.best_top1 : s->metrics.last_top1;
+	s->metrics.best_top1 = fmax(s->metrics.best_top1, s->metrics.last_top1);
+	s->metrics.evaluations++;
 	if (j) {
 		gn_json_uint(j, "step", s->state.step);
 		gn_json_fixed(j, "epoch", gn_session_epoch(s), 4);
 		gn_json_uint(j, "images", plain->images);
 		put_score(j, plain);
-		gn_json_fixed(j, "seconds", (double)(gn_clock_ns() - began_ns) * 1e-9, 3);
+		gn_json_fixed(j, "seconds", seconds, 3);
 		if (gn_replica_has_average(&s->replica)) {
 			gn_json_object(j, "ema");
 			put_score(j, average);
@@ -103,6 +104,7 @@ static enum gn_status evaluate(struct gn_session *s, const volatile sig_atomic_t
 {
 	struct gn_metrics plain = {0}, average = {0};
 	enum gn_status status = GN_OK;
+	double seconds;
 
 	if (!*stopping)
 		status = gn_replica_average(&s->replica, err);
@@ -124,9 +126,11 @@ static enum gn_status evaluate(struct gn_session *s, const volatile sig_atomic_t
 	log_score_text(s, "", &plain);
 	if (gn_replica_has_average(&s->replica))
 		log_score_text(s, " of the average", &average);
+	/* without the best one's checkpoint, whose line has its own */
+	seconds = (double)(gn_clock_ns() - began_ns) * 1e-9;
 	/* before the log has the evaluation: a start that finds it there does not repeat it */
 	status = gn_session_note_best(s, &plain, &average, err);
-	return status ? status : put_scores(s, &plain, &average, began_ns, err);
+	return status ? status : put_scores(s, &plain, &average, seconds, err);
 }
 
 enum gn_status gn_session_evaluate(struct gn_session *s, const volatile sig_atomic_t *stop, int *stopping, struct gn_err *err)

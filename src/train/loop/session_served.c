@@ -109,6 +109,15 @@ enum gn_status gn_session_note_losses(struct gn_session *s, struct gn_err *err)
 	return status;
 }
 
+uint64_t gn_session_step_images(const struct gn_session *s)
+{
+	int left = s->workers;
+
+	for (int r = 0; s->is_lost && r < s->workers; r++)
+		left -= s->is_lost[r];
+	return s->schedule.global_batch / (uint64_t)s->workers * (uint64_t)left;
+}
+
 static double mean_staleness(const struct gn_server_state *state)
 {
 	return state->pushes ? state->staleness_sum / state->pushes : 0;

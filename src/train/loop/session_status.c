@@ -92,7 +92,7 @@ enum gn_status gn_session_interval_status(struct gn_session *s, const struct gn_
 	}
 	now->loss = sums->loss_sum / (steps - (double)sums->skipped);
 	now->lr = sums->lr;
-	now->images_per_s = steps * (double)s->schedule.global_batch / sums->step;
+	now->images_per_s = (double)sums->images / sums->step;
 	now->step_s = sums->step / steps;
 	for (int p = 0; p < GN_RUN_STATUS_PARTS; p++)
 		now->part_s[p] = parts[p] / steps;

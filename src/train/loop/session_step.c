@@ -153,6 +153,8 @@ enum gn_status gn_session_step(struct gn_session *s, const volatile sig_atomic_t
 	*stopping = s->last.stop;
 	sums->lr = step.lr;
 	sums->steps++;
+	sums->images += gn_session_step_images(s);
+	s->metrics.images += gn_session_step_images(s);
 	s->step_s = took - (sums->data - waited);
 	sums->step += took;
 	s->state.step++;

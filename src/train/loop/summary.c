@@ -214,7 +214,7 @@ void gn_summary_end(const struct gn_session *s)
 	gn_strbuf_init(&text);
 	gn_strbuf_printf(&text, "done: %" PRIu64 " step%s in %.1f s", steps, gn_text_plural(steps), seconds);
 	if (steps)
-		gn_strbuf_printf(&text, ", %.0f images/s in all", (double)(steps * s->schedule.global_batch) / seconds);
+		gn_strbuf_printf(&text, ", %.0f images/s in all", (double)s->metrics.images / seconds);
 	if (s->metrics.evaluations)
 		gn_strbuf_printf(&text, ", top-1 %.2f %% (best %.2f %%)", 100 * s->metrics.last_top1, 100 * s->metrics.best_top1);
 	if (s->options->checkpoint && s->checkpoint.saved_step == s->state.step)

@@ -20,7 +20,7 @@
 static void put_interval(const struct gn_session *s, const struct gn_interval *sums, const struct gn_scaling_report *report,
 			 const struct gn_usage *usage, struct gn_json *j)
 {
-	double steps = (double)sums->steps, ms = 1e3 / steps, updates = (double)(sums->steps - sums->skipped);
+	double ms = 1e3 / (double)sums->steps, updates = (double)(sums->steps - sums->skipped);
 
 	gn_json_uint(j, "step", s->state.step);
 	gn_json_fixed(j, "epoch", gn_session_epoch(s), 4);
@@ -30,7 +30,7 @@ static void put_interval(const struct gn_session *s, const struct gn_interval *s
 	gn_json_double(j, "grad_norm", sums->norm_sum / updates);
 	gn_json_uint(j, "skipped", sums->skipped);
 	gn_json_uint(j, "sent_bytes", sums->sent_bytes / sums->steps);
-	gn_json_fixed(j, "images_per_s", steps * (double)s->schedule.global_batch / sums->step, 1);
+	gn_json_fixed(j, "images_per_s", (double)sums->images / sums->step, 1);
 	gn_json_object(j, "time_ms");
 	gn_json_fixed(j, "step", sums->step * ms, 3);
 	gn_json_fixed(j, "data", sums->data * ms, 3);
@@ -61,7 +61,7 @@ static void log_interval_text(const struct gn_session *s, const struct gn_interv
 	gn_log_info(s->log, "step %" PRIu64 " epoch %.2f loss %.4f top-1 %.2f %% lr %.4g %.0f images/s, data %.0f %% exposed communication %.0f %%%s",
 		    s->state.step, gn_session_epoch(s), isnan(loss) ? fabs(loss) : loss /* not -nan */,
 		    100 * sums->correct_sum / fmax((double)(sums->steps - sums->skipped), 1), sums->lr,
-		    (double)sums->steps * (double)s->schedule.global_batch / sums->step, 100 * sums->data / sums->step,
+		    (double)sums->images / sums->step, 100 * sums->data / sums->step,
 		    100 * sums->exposed / sums->step, gn_strbuf_text(&more));
 	gn_strbuf_release(&more);
 }
@@ -239,6 +239,9 @@ static enum gn_status after_step(struct gn_session *s, struct gn_interval *sums,
 		status = gn_session_evaluate(s, stop, stopping, err);
 	if (!status && rung && !last && !*stopping)
 		status = gn_session_halve(s, err);
+	/* it ends at a step that nobody knew to be the last */
+	if (!status && is_cut_short(s) && sums->steps)
+		status = log_interval(s, sums, err);
 	if (!status && (last || *stopping || is_cut_short(s) || gn_trace_is_full(s->metrics.trace, s->state.step)))
 		status = write_trace(s, err);
 	announce(s, "training");

@@ -169,6 +169,69 @@ int gn_metrics_log_has_eval(const char *path, uint64_t step)
 	return found;
 }
 
+struct scores {
+	struct {
+		json_int_t step;
+		double top1;
+	} *all;
+	size_t count, room;
+};
+
+/* A line that finds no memory is left out. */
+static void add_score(struct scores *s, json_int_t step, double top1)
+{
+	if (s->count == s->room) {
+		size_t room = s->room ? 2 * s->room : 64;
+		void *grown = realloc(s->all, room * sizeof *s->all);
+
+		if (!grown)
+			return;
+		s->all = grown;
+		s->room = room;
+	}
+	s->all[s->count].step = step;
+	s->all[s->count++].top1 = top1;
+}
+
+static void note_score(struct scores *s, const json_t *line)
+{
+	json_int_t step = json_integer_value(json_object_get(line, "step"));
+	const json_t *top1 = json_object_get(line, "top1");
+
+	if (is_event(line, "start"))
+		s->count = 0;
+	else if (is_event(line, "resume"))
+		while (s->count && s->all[s->count - 1].step > step)
+			s->count--;
+	else if (is_event(line, "eval") && json_is_number(top1))
+		add_score(s, step, json_number_value(top1));
+}
+
+double gn_metrics_log_best_top1(const char *path)
+{
+	FILE *file = path && strcmp(path, "-") ? open_regular(path) : NULL;
+	struct scores s = {0};
+	char *text = NULL;
+	size_t room = 0;
+	double best = -1;
+
+	while (file && getline(&text, &room, file) > 0) {
+		int counts = strstr(text, "\"eval\"") || strstr(text, "\"start\"") || strstr(text, "\"resume\"");
+		json_t *line = counts ? json_loads(text, 0, NULL) : NULL;
+
+		if (line)
+			note_score(&s, line);
+		json_decref(line);
+	}
+	for (size_t i = 0; i < s.count; i++)
+		best = s.all[i].top1 > best ? s.all[i].top1 : best;
+	free(s.all);
+	free(text);
+	if (file)
+		fclose(file);
+	return best;
+}
+
 struct gn_json *gn_metrics_log_begin(struct gn_metrics_log *log, const char *event)
 {
 	char stamp[32];

@@ -16,7 +16,7 @@
  *      "loss", "nonfinite"}}   nonfinite: images with non-finite logits, which count as wrong; ema: of the moving average, with --ema
  *     {"event": "checkpoint", "step", "path", "seconds", "blocked_seconds"}   when it is there, which may be steps after its own;
  *      seconds: from the copy of the state on; blocked_seconds: of these, those in which training waited (absent until 0.2.0: all)
- *     {"event": "stop" | "end", "step", "epoch", "params_sha256", "usage": {"cpu_s", "age_s", "processors", "max_rss_bytes",
+ *     {"event": "stop" | "end", "step", "epoch", "params_sha256", "usage": {"ranks", "cpu_s", "age_s", "processors", "max_rss_bytes",
  *      "max_rss_rank"}}   usage: of all ranks since their processes started, as usage.h says.
  *      "halving", in "end": the run was stopped before its last step, because other trials of its sweep are better
  *      "patience", in "end": the run was stopped before its last step, because its evaluations no longer improved
@@ -44,6 +44,9 @@ void gn_metrics_log_close(struct gn_metrics_log *log);
 /* Whether the log at path (NULL: no log) has an evaluation of this step since its last "start". 0 for a file that cannot be read
  * and for standard output. */
 int gn_metrics_log_has_eval(const char *path, uint64_t step);
+/* The best top-1 of the log's last run, a share, without evaluations that a resume went back behind; -1 when there is none, as for a file
+ * that cannot be read and for standard output. */
+double gn_metrics_log_best_top1(const char *path);
 /* Whether the file was not empty when it was opened: it holds lines of an earlier run, unless this run resumes it. */
 int gn_metrics_log_had_lines(const struct gn_metrics_log *log);
 /* Starts a line: returns a writer with an open object that holds "event" and "time" (UTC), or NULL when log is NULL. */

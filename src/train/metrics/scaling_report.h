@@ -21,6 +21,7 @@ struct gn_interval {
 	double loss_sum, correct_sum, norm_sum; /* over the steps with an update */
 	double lr;
 	uint64_t steps, skipped;
+	uint64_t images; /* of all workers that were not lost */
 	uint64_t sent_bytes; /* by this rank: payload of messages to others in the steps themselves; shared memory does not count */
 };
 

@@ -103,6 +103,7 @@ enum gn_status gn_usage_create(struct gn_comm *comm, struct gn_usage_meter **out
 	sched_getaffinity(0, sizeof mine, &mine);
 	if (m) {
 		m->comm = comm;
+		m->usage.ranks = (int)ranks;
 		m->usage.nodes = count_nodes(comm);
 		m->usage.node = calloc((size_t)m->usage.nodes, sizeof *m->usage.node);
 		m->all = calloc(ranks, sizeof *m->all);
@@ -190,6 +191,7 @@ const struct gn_usage *gn_usage_last(const struct gn_usage_meter *m)
 void gn_usage_write(const struct gn_usage *u, struct gn_json *j)
 {
 	gn_json_object(j, "usage");
+	gn_json_int(j, "ranks", u->ranks);
 	gn_json_fixed(j, "cpu_s", u->cpu_s, 3);
 	gn_json_fixed(j, "age_s", u->age_s, 3);
 	gn_json_int(j, "processors", u->processors);
