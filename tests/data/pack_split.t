@@ -93,6 +93,7 @@ check 'a pack of the same that was never interrupted' "$gannet" pack --out fresh
 check 'has the same bytes' diff -r resumed fresh
 
 expect 2 'give NAME=FRACTION' 'a split without a fraction' "$gannet" pack --out no --split val few
+expect 2 'give --split once' 'two splits' "$gannet" pack --out no --split val=0.1 --split test=0.1 few
 expect 2 'between 0 and 1' 'of everything' "$gannet" pack --out no --split val=1 few
 expect 2 "beside 'train'" 'a name that is taken' "$gannet" pack --out no --split train=0.1 few
 expect 2 "beside 'train'" 'a name with a slash' "$gannet" pack --out no --split ../val=0.1 few
