@@ -58,6 +58,9 @@ enum gn_status gn_manifest_seal(struct gn_manifest *m, struct gn_err *err);
 enum gn_status gn_manifest_save(const struct gn_manifest *m, const char *directory, struct gn_err *err);
 /* Reads and validates the manifest. The caller releases m. */
 enum gn_status gn_manifest_load(const char *directory, struct gn_manifest *m, struct gn_err *err);
+/* Where directory is no dataset and folders in it are, as gannet pack --split writes them: GN_ERR_NOT_FOUND, naming two of them. Else
+ * GN_OK. */
+enum gn_status gn_manifest_check_parent(const char *directory, struct gn_err *err);
 /* Parses a text in memory; path is for messages. */
 enum gn_status gn_manifest_parse(const char *text, size_t len, const char *path, struct gn_manifest *m,
 				 struct gn_err *err);

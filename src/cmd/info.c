@@ -303,6 +303,8 @@ static int refuse(const char *path, const struct stat *info, struct gn_err *err)
 {
 	const char *kind = "no file";
 
+	if (S_ISDIR(info->st_mode) && gn_manifest_check_parent(path, err))
+		return gn_cmd_fail("info", err);
 	if (S_ISDIR(info->st_mode))
 		kind = "a folder without gannet-dataset.json or a checkpoint";
 	else if (S_ISREG(info->st_mode))
