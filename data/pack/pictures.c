@@ -156,6 +156,8 @@ enum gn_status gn_picture_to_jpeg(unsigned char **bytes, size_t *len_bytes, stru
 	size_t len;
 	enum gn_status status;
 
+	if (*len_bytes && kind != GN_IMAGE_PNG && kind != GN_IMAGE_JPEG)
+		return gn_image_not_jpeg(*bytes, *len_bytes, err);
 	if (kind != GN_IMAGE_PNG && !gn_image_is_cmyk(*bytes, *len_bytes))
 		return GN_OK;
 	status = kind == GN_IMAGE_PNG ? gn_image_png_to_jpeg(*bytes, *len_bytes, QUALITY, &jpeg, &len, err)

@@ -76,6 +76,9 @@ echo notes >mixed/readme.txt
 cp tree/val/3/3_00702.jpg mixed/z.jpg
 check 'bad images end with code 3' ends 3 predict bad 1 --csv --top 1 --npy bad.npy mixed
 check 'and are named' test "$(grep -c 'passed over mixed/\(cut.jpg\|no.jpg\|empty.png\): ' bad.err)" = 3
+printf 'RIFF....WEBPVP8 ' >shot.webp
+expect 3 'shot.webp: is a WebP image, not a JPEG file; only JPEG and PNG are read: convert it' 'other formats are named as by pack' \
+	timeout 60 "$gannet" predict --checkpoint run shot.webp
 check 'on two ranks' ends 3 predict bad2 2 --csv --top 1 mixed
 check 'the same' cmp bad.txt bad2.txt
 check 'each has a line, and a row that is no number' python3 - <<'PY'
