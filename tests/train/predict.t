@@ -127,6 +127,8 @@ expect 2 'rank 1 sees another image than rank 0' 'ranks with other images' apart
 expect 3 'cannot read source none' 'a source that is missing' timeout -k 5 60 "$gannet" launch -n 2 -- "$gannet" predict --checkpoint run none
 expect 3 'readme.txt' 'a file that is neither image nor archive' timeout 60 "$gannet" predict --checkpoint run mixed/readme.txt
 expect 2 'give either --checkpoint DIR or --weights FILE' 'no network' "$gannet" predict val
+expect 2 '--npy: cannot write nodir/x.npy: No such' 'an array in a folder that is not there' \
+	timeout 60 "$gannet" predict --checkpoint run --npy nodir/x.npy val
 expect 2 'cannot be combined' 'two formats' "$gannet" predict --checkpoint run --json --csv val
 expect 2 'SOURCE' 'no source' "$gannet" predict --checkpoint run
 check 'nothing half-written is left' test -z "$(find . -name '*.tmp-*')"

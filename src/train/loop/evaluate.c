@@ -110,6 +110,8 @@ static enum gn_status prepare(struct evaluation *e, const struct gn_evaluate_opt
 		status = gn_logits_create(o->logits, gn_dataset_count(e->data), (uint32_t)e->info.classes, comm, &e->logits, err);
 	if (!status && o->per_class)
 		status = gn_confusion_create((int)e->info.classes, &e->confusion, err);
+	if (!status && o->per_class && gn_comm_rank(comm) == 0)
+		status = gn_file_check_folder(o->per_class, "per-class", err);
 	return status || !o->per_class ? status : gn_file_check_replaceable(o->per_class, err);
 }
 
