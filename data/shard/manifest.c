@@ -99,6 +99,8 @@ static void json_manifest(struct gn_json *j, const struct gn_manifest *m)
 	gn_json_uint(j, "samples", m->samples);
 	gn_json_uint(j, "seed", m->seed);
 	gn_json_uint(j, "skipped", m->skipped);
+	if (m->exif_rotate)
+		gn_json_bool(j, "exif_rotate", 1);
 	gn_json_array(j, "classes");
 	for (uint32_t i = 0; i < m->class_count; i++) {
 		gn_json_object(j, NULL);
@@ -253,6 +255,7 @@ static enum gn_status get_manifest(const json_t *root, const char *path, struct 
 	if (status)
 		return status;
 	m->version = (uint32_t)version;
+	m->exif_rotate = json_is_true(json_object_get(root, "exif_rotate"));
 	if (get_uint(root, "samples", &m->samples) || get_uint(root, "seed", &m->seed) ||
 	    get_uint(root, "skipped", &m->skipped) || get_digest(root, "digest", m->digest))
 		status = bad(path, "samples, seed, skipped or digest", err);

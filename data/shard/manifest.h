@@ -44,6 +44,7 @@ struct gn_manifest {
 	uint64_t samples; /* in all shards */
 	uint64_t skipped; /* bad images skipped with --skip-bad */
 	uint64_t seed;	  /* of the shuffle */
+	int exif_rotate;  /* images were turned as their EXIF orientation says; not in the digest, absent when 0 */
 	uint32_t version; /* of the format */
 	char digest[GN_SHA256_HEX];
 };
