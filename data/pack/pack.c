@@ -2,6 +2,7 @@
 
 #include "data/pack/pack_journal.h"
 #include "data/pack/pack_parts_internal.h"
+#include "data/pack/source.h"
 #include "data/pack/split.h"
 #include "data/sample/image.h"
 
@@ -108,12 +109,29 @@ static enum gn_status fill(const struct gn_pack_options *options, struct gn_pack
 	return status;
 }
 
+/* Before an earlier pack's folder is touched. A class that is empty in one source may have images in another. */
+static enum gn_status check_sources(const struct gn_pack_options *o, struct gn_err *err)
+{
+	int may_be_empty = o->classes_file || o->source_count > 1;
+	enum gn_status status = GN_OK;
+
+	for (size_t i = 0; i < o->source_count && !o->labels_file && !status; i++) {
+		status = gn_source_check_splits(o->sources[i], err);
+		if (!status)
+			status = gn_source_check_classes(o->sources[i], may_be_empty, err);
+	}
+	return status;
+}
+
 enum gn_status gn_pack(const struct gn_pack_options *options, struct gn_pack_result *out, struct gn_err *err)
 {
 	struct gn_pack_output output;
 	struct gn_pack_result result;
 	enum gn_status status = check_options(options, err);
 
+	if (status)
+		return status;
+	status = check_sources(options, err);
 	if (status)
 		return status;
 	status = gn_pack_output_begin(&output, options, err);

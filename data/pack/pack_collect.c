@@ -117,8 +117,6 @@ static enum gn_status walk_sources(struct gn_pack_collector *c, struct gn_err *e
 	const struct gn_source_sink sink = {c, take_file, take_empty, take_passed};
 	enum gn_status status = GN_OK;
 
-	for (size_t i = 0; i < c->options->source_count && !status && !c->labels; i++)
-		status = gn_source_check_splits(c->options->sources[i], err);
 	for (; c->source < c->options->source_count && !status; c->source++)
 		status = gn_source_walk(c->options->sources[c->source], c->pool, &sink, err);
 	if (!status && c->labels)

@@ -274,6 +274,7 @@ static enum gn_status describe(const struct gn_pack_set *set, const struct gn_pa
 	m->samples = part->count;
 	m->skipped = set->bad;
 	m->seed = options->seed;
+	m->exif_rotate = options->exif_rotate;
 	for (uint32_t i = 0; i < m->class_count; i++) {
 		m->classes[i].name = strdup(gn_names_get(set->classes, i));
 		if (!m->classes[i].name)

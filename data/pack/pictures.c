@@ -120,6 +120,7 @@ static enum gn_status walk_source(struct walk *w, struct gn_err *err)
 {
 	const struct gn_source_sink sink = {w, take_file, take_empty, take_passed};
 	struct gn_picture p = {.name = w->source, .in_file = 1};
+	enum gn_status status;
 	struct stat info;
 
 	if (stat(w->source, &info))
@@ -130,6 +131,8 @@ static enum gn_status walk_source(struct walk *w, struct gn_err *err)
 	}
 	if (S_ISDIR(info.st_mode) && is_dataset(w->source))
 		return walk_dataset(w, err);
+	if (S_ISDIR(info.st_mode) && (status = gn_manifest_check_parent(w->source, err)))
+		return status;
 	return gn_source_walk(w->source, w->pool, &sink, err);
 }
 
@@ -153,6 +156,8 @@ enum gn_status gn_picture_to_jpeg(unsigned char **bytes, size_t *len_bytes, stru
 	size_t len;
 	enum gn_status status;
 
+	if (*len_bytes && kind != GN_IMAGE_PNG && kind != GN_IMAGE_JPEG)
+		return gn_image_not_jpeg(*bytes, *len_bytes, err);
 	if (kind != GN_IMAGE_PNG && !gn_image_is_cmyk(*bytes, *len_bytes))
 		return GN_OK;
 	status = kind == GN_IMAGE_PNG ? gn_image_png_to_jpeg(*bytes, *len_bytes, QUALITY, &jpeg, &len, err)

@@ -1,5 +1,7 @@
 #include "data/pack/source.h"
 
+#include "src/base/text.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -78,15 +80,22 @@ static int is_folder(const char *parent, const struct dirent *entry)
 
 	if (entry->d_type != DT_UNKNOWN && entry->d_type != DT_LNK)
 		return entry->d_type == DT_DIR;
-	snprintf(path, sizeof path, "%s/%s", parent, entry->d_name);
-	return !stat(path, &info) && S_ISDIR(info.st_mode);
+	return (size_t)snprintf(path, sizeof path, "%s/%s", parent, entry->d_name) < sizeof path && !stat(path, &info) &&
+	       S_ISDIR(info.st_mode);
 }
 
 /* Entries of a folder, without ignored ones. */
 struct counts {
 	size_t folders, splits, files; /* splits: folders named train, val, test ... */
 	char first[256];	       /* the first folder by name */
+	char first_file[256];	       /* the first other entry by name */
 };
+
+static void keep_first(char first[256], const char *name)
+{
+	if (!first[0] || strcmp(name, first) < 0)
+		snprintf(first, 256, "%s", name);
+}
 
 /* Entries that cannot be read are skipped: the walk reports them. */
 static void count_entries(const char *path, struct counts *out)
@@ -103,8 +112,7 @@ static void count_entries(const char *path, struct counts *out)
 		out->folders += folder;
 		out->files += !folder;
 		out->splits += folder && gn_source_is_split(entry->d_name);
-		if (folder && (!out->first[0] || strcmp(entry->d_name, out->first) < 0))
-			snprintf(out->first, sizeof out->first, "%s", entry->d_name);
+		keep_first(folder ? out->first : out->first_file, entry->d_name);
 	}
 	if (d)
 		closedir(d);
@@ -128,6 +136,56 @@ enum gn_status gn_source_check_splits(const char *path, struct gn_err *err)
 		return GN_OK;
 	return gn_err_set(err, GN_ERR_DATA, "%s holds the parts of a dataset (%s and others), not classes: pack each part by "
 			  "itself, such as %s", folder, here.first, below);
+}
+
+static int is_empty(const char *parent, const char *name)
+{
+	char path[4096 + 256];
+	struct dirent *entry;
+	int empty = 1;
+	DIR *d;
+
+	snprintf(path, sizeof path, "%s/%s", parent, name);
+	d = opendir(path);
+	while (d && empty && (entry = readdir(d)))
+		empty = gn_source_passes_over(entry->d_name, is_folder(path, entry));
+	empty &= d != NULL;
+	if (d)
+		closedir(d);
+	return empty;
+}
+
+static enum gn_status check_empty(const char *folder, struct gn_err *err)
+{
+	DIR *d = opendir(folder);
+	struct dirent *entry;
+	char first[256] = "";
+
+	while (d && (entry = readdir(d)))
+		if (is_folder(folder, entry) && !gn_source_passes_over(entry->d_name, 1) && is_empty(folder, entry->d_name))
+			keep_first(first, entry->d_name);
+	if (d)
+		closedir(d);
+	return first[0] ? gn_err_set(err, GN_ERR_DATA, "class '%s' is empty: remove its folder, or name the classes with --classes FILE",
+				     first) : GN_OK;
+}
+
+enum gn_status gn_source_check_classes(const char *path, int may_be_empty, struct gn_err *err)
+{
+	char folder[4096];
+	struct counts here;
+
+	snprintf(folder, sizeof folder, "%s", path);
+	count_entries(folder, &here);
+	if (!here.folders && here.files)
+		return gn_err_set(err, GN_ERR_DATA, "%s: its %zu file%s, such as %s, lie%s in no class folder: make a folder of each class, or "
+				  "give the classes with --labels FILE", path, here.files, gn_text_plural(here.files), here.first_file,
+				  here.files == 1 ? "s" : "");
+	if (here.folders == 1 && !here.files &&
+	    (size_t)snprintf(folder, sizeof folder, "%s/%s", path, here.first) < sizeof folder)
+		count_entries(folder, &here);
+	/* files in the only folder: that is the class */
+	return may_be_empty || !here.folders || (here.files && strcmp(folder, path)) ? GN_OK : check_empty(folder, err);
 }
 
 enum gn_status gn_source_walk(const char *path, struct gn_thread_pool *pool, const struct gn_source_sink *sink, struct gn_err *err)

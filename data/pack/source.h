@@ -61,6 +61,9 @@ int gn_source_passes_over(const char *component, int is_folder);
 int gn_source_is_split(const char *component);
 /* GN_ERR_DATA when path, or the only folder in it, contains nothing but two or more splits with folders in them. */
 enum gn_status gn_source_check_splits(const char *path, struct gn_err *err);
+/* GN_ERR_DATA when path is a folder of files without a class folder, or, unless may_be_empty, when a class folder of it (or of the only
+ * folder in it) is empty. Reads no file; what only a walk can tell is left to it. */
+enum gn_status gn_source_check_classes(const char *path, int may_be_empty, struct gn_err *err);
 /* Writes the levels of name to buffer. inner_len: length of the inner archive's path in name, 0 without one. */
 struct gn_source_levels gn_source_levels_of(const char *name, size_t inner_len, char *buffer, size_t size);
 

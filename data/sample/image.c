@@ -140,7 +140,7 @@ int gn_image_orientation(const void *data, size_t len_bytes)
 	return 1;
 }
 
-static enum gn_status not_jpeg(const void *data, size_t len_bytes, struct gn_err *err)
+enum gn_status gn_image_not_jpeg(const void *data, size_t len_bytes, struct gn_err *err)
 {
 	static const char *const names[] = {
 		[GN_IMAGE_PNG] = "PNG", [GN_IMAGE_GIF] = "GIF", [GN_IMAGE_WEBP] = "WebP", [GN_IMAGE_BMP] = "BMP",
@@ -150,7 +150,7 @@ static enum gn_status not_jpeg(const void *data, size_t len_bytes, struct gn_err
 
 	if (kind == GN_IMAGE_OTHER)
 		return gn_err_set(err, GN_ERR_DATA, "not a JPEG file");
-	return gn_err_set(err, GN_ERR_DATA, "is a %s image, not a JPEG file; only JPEG and PNG can be packed: convert it",
+	return gn_err_set(err, GN_ERR_DATA, "is a %s image, not a JPEG file; only JPEG and PNG are read: convert it",
 			  names[kind]);
 }
 
@@ -166,7 +166,7 @@ enum gn_status gn_image_check_jpeg(const void *data, size_t len_bytes, struct gn
 		return gn_err_set(err, GN_ERR_DATA, "%zu bytes exceed the limit of an image file (%u)", len_bytes,
 				  GN_IMAGE_MAX_BYTES);
 	if (gn_image_sniff(data, len_bytes) != GN_IMAGE_JPEG)
-		return not_jpeg(data, len_bytes, err);
+		return gn_image_not_jpeg(data, len_bytes, err);
 	memset(&decoder, 0, sizeof decoder);
 	gn_jpeg_trap_init(&trap);
 	decoder.err = &trap.manager;

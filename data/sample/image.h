@@ -32,6 +32,9 @@ enum gn_image_kind gn_image_sniff(const void *data, size_t len_bytes);
 /* Whether the header is that of a JPEG file with four components (CMYK or YCCK); zero for damaged headers. */
 int gn_image_is_cmyk(const void *data, size_t len_bytes);
 
+/* GN_ERR_DATA, for a file that is no JPEG: says what it is by its first bytes, and what to do. */
+enum gn_status gn_image_not_jpeg(const void *data, size_t len_bytes, struct gn_err *err);
+
 /* The EXIF orientation of a JPEG file: 2 to 8, viewers rotate or mirror it; 1 otherwise. */
 int gn_image_orientation(const void *data, size_t len_bytes);
 /* Decodes a JPEG file, brings its pixels into the order that viewers show for an orientation of 2 to 8, and encodes them, without EXIF.

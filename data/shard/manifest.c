@@ -4,11 +4,13 @@
 #include "src/base/file.h"
 #include "src/base/json.h"
 
+#include <dirent.h>
 #include <jansson.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MANIFEST_MAX_BYTES (256u << 20)
 #define MAX_ENTRIES (1u << 24)
@@ -97,6 +99,8 @@ static void json_manifest(struct gn_json *j, const struct gn_manifest *m)
 	gn_json_uint(j, "samples", m->samples);
 	gn_json_uint(j, "seed", m->seed);
 	gn_json_uint(j, "skipped", m->skipped);
+	if (m->exif_rotate)
+		gn_json_bool(j, "exif_rotate", 1);
 	gn_json_array(j, "classes");
 	for (uint32_t i = 0; i < m->class_count; i++) {
 		gn_json_object(j, NULL);
@@ -251,6 +255,7 @@ static enum gn_status get_manifest(const json_t *root, const char *path, struct 
 	if (status)
 		return status;
 	m->version = (uint32_t)version;
+	m->exif_rotate = json_is_true(json_object_get(root, "exif_rotate"));
 	if (get_uint(root, "samples", &m->samples) || get_uint(root, "seed", &m->seed) ||
 	    get_uint(root, "skipped", &m->skipped) || get_digest(root, "digest", m->digest))
 		status = bad(path, "samples, seed, skipped or digest", err);
@@ -285,6 +290,36 @@ enum gn_status gn_manifest_parse(const char *text, size_t len, const char *path,
 	return status;
 }
 
+static int is_dataset(const char *parent, const char *name)
+{
+	char folder[PATH_MAX], path[PATH_MAX];
+
+	return !gn_path_join(folder, sizeof folder, parent, name, NULL) &&
+	       !gn_path_join(path, sizeof path, folder, GN_MANIFEST_NAME, NULL) && !access(path, F_OK);
+}
+
+enum gn_status gn_manifest_check_parent(const char *directory, struct gn_err *err)
+{
+	struct dirent **names;
+	int count = scandir(directory, &names, NULL, alphasort), found = 0;
+	char text[2][NAME_MAX + 1];
+	const char *slash = *directory && directory[strlen(directory) - 1] == '/' ? "" : "/";
+
+	if (count < 0)
+		return GN_OK;
+	for (int i = 0; i < count; i++) {
+		if (found < 2 && names[i]->d_name[0] != '.' && is_dataset(directory, names[i]->d_name))
+			snprintf(text[found++], sizeof *text, "%s", names[i]->d_name);
+		free(names[i]);
+	}
+	free(names);
+	if (found == 2)
+		return gn_err_set(err, GN_ERR_NOT_FOUND, "%s is no packed dataset, but holds some: name one of them, %s%s%s or %s%s%s",
+				  directory, directory, slash, text[0], directory, slash, text[1]);
+	return found ? gn_err_set(err, GN_ERR_NOT_FOUND, "%s is no packed dataset, but holds one: name %s%s%s", directory, directory, slash,
+				  text[0]) : GN_OK;
+}
+
 enum gn_status gn_manifest_load(const char *directory, struct gn_manifest *m, struct gn_err *err)
 {
 	char path[PATH_MAX], *text;
@@ -295,6 +330,8 @@ enum gn_status gn_manifest_load(const char *directory, struct gn_manifest *m, st
 	if (status)
 		return status;
 	status = gn_file_load(path, MANIFEST_MAX_BYTES, &text, &len, &mine);
+	if (status == GN_ERR_NOT_FOUND && gn_manifest_check_parent(directory, err))
+		return status;
 	if (status == GN_ERR_NOT_FOUND)
 		return gn_err_set(err, status, "%s is no packed dataset: it has no " GN_MANIFEST_NAME "; gannet pack writes one",
 				  directory);

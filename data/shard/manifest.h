@@ -44,6 +44,7 @@ struct gn_manifest {
 	uint64_t samples; /* in all shards */
 	uint64_t skipped; /* bad images skipped with --skip-bad */
 	uint64_t seed;	  /* of the shuffle */
+	int exif_rotate;  /* images were turned as their EXIF orientation says; not in the digest, absent when 0 */
 	uint32_t version; /* of the format */
 	char digest[GN_SHA256_HEX];
 };
@@ -58,6 +59,9 @@ enum gn_status gn_manifest_seal(struct gn_manifest *m, struct gn_err *err);
 enum gn_status gn_manifest_save(const struct gn_manifest *m, const char *directory, struct gn_err *err);
 /* Reads and validates the manifest. The caller releases m. */
 enum gn_status gn_manifest_load(const char *directory, struct gn_manifest *m, struct gn_err *err);
+/* Where directory is no dataset and folders in it are, as gannet pack --split writes them: GN_ERR_NOT_FOUND, naming two of them. Else
+ * GN_OK. */
+enum gn_status gn_manifest_check_parent(const char *directory, struct gn_err *err);
 /* Parses a text in memory; path is for messages. */
 enum gn_status gn_manifest_parse(const char *text, size_t len, const char *path, struct gn_manifest *m,
 				 struct gn_err *err);

@@ -203,6 +203,20 @@ enum gn_status gn_file_check_replaceable(const char *path, struct gn_err *err)
 	return gn_err_set(err, GN_ERR_IO, "%s exists and is not a regular file: name another file", path);
 }
 
+enum gn_status gn_file_check_folder(const char *path, const char *option, struct gn_err *err)
+{
+	const char *slash = strrchr(path, '/');
+	char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+	enum gn_status status = GN_OK;
+
+	if (!folder)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory");
+	if (access(folder, W_OK))
+		status = gn_err_set(err, GN_ERR_USAGE, "--%s: cannot write %s: %s", option, path, strerror(errno));
+	free(folder);
+	return status;
+}
+
 enum gn_status gn_file_check_own(const char *path, const char *beginning, const char *what, struct gn_err *err)
 {
 	size_t len = strlen(beginning);

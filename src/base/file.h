@@ -40,6 +40,8 @@ enum gn_status gn_free_bytes(const char *path, uint64_t *out, struct gn_err *err
 enum gn_status gn_file_load(const char *path, size_t max_bytes, char **out, size_t *len_bytes, struct gn_err *err);
 /* GN_ERR_IO when path is a device, a FIFO, a socket or a folder, which rename() would replace or fail on. */
 enum gn_status gn_file_check_replaceable(const char *path, struct gn_err *err);
+/* GN_ERR_USAGE, naming --option, when no file can be made in the folder of path: before the work whose result it is to hold. */
+enum gn_status gn_file_check_folder(const char *path, const char *option, struct gn_err *err);
 /* GN_ERR_USAGE when path is a file that does not begin with `beginning`: it is somebody's, and not `what`. A missing or empty one is fine. */
 enum gn_status gn_file_check_own(const char *path, const char *beginning, const char *what, struct gn_err *err);
 /* Replaces path atomically: temporary file in the same folder, fsync, rename, fsync of the folder. Readers see the old or the new

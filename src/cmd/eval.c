@@ -18,7 +18,7 @@ static const struct gn_option options[] = {
 	 .help = "a checkpoint, or a folder of checkpoints, of which the newest valid one is used"},
 	{.name = "weights", .kind = GN_OPTION_TEXT, .offset = FIELD(network.weights), .value_name = "FILE.safetensors",
 	 .help = "instead of a checkpoint, a safetensors file with torchvision's names; a file written by gannet export needs "
-		 "none of the next five options"},
+		 "none of --model to --interpolation"},
 	{.name = "model", .kind = GN_OPTION_CHOICE, .offset = FIELD(network.model), .value_name = "NAME", .choices = gn_model_names,
 	 .help = "with --weights: the network (default: from the file's metadata; required without it); the numbers of classes "
 		 "and channels are those of the tensors"},

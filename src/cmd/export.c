@@ -24,8 +24,7 @@ static const struct gn_option options[] = {
 	 .value_name = "DIR", .required = 1, .help = "a checkpoint, or a folder of checkpoints, of which the newest valid one is "
 		 "used"},
 	{.name = "out", .letter = 'o', .kind = GN_OPTION_TEXT, .offset = offsetof(struct export_options, out),
-	 .value_name = "FILE", .required = 1, .help = "file to write, which must not exist: ONNX if its name ends in .onnx, else "
-		 "safetensors"},
+	 .value_name = "FILE", .required = 1, .help = "file to write, which must not exist: its name ends in .safetensors or .onnx"},
 	{.name = "ema", .kind = GN_OPTION_FLAG, .offset = offsetof(struct export_options, average),
 	 .help = "write the exponential moving average of the weights (train --ema)"},
 	{.name = "fold-batch-norm", .kind = GN_OPTION_FLAG, .offset = offsetof(struct export_options, fold_batch_norm),
@@ -56,11 +55,16 @@ struct source {
 	size_t metadata_count;
 };
 
+static int ends_with(const char *path, const char *ending)
+{
+	size_t len = strlen(path), tail = strlen(ending);
+
+	return len > tail && !strcmp(path + len - tail, ending);
+}
+
 static int is_onnx(const char *path)
 {
-	size_t len = strlen(path);
-
-	return len > 5 && !strcmp(path + len - 5, ".onnx");
+	return ends_with(path, ".onnx");
 }
 
 static enum gn_status write_safetensors_of(const struct gn_safetensors *from, const struct source *s, const char *to, uint64_t *len_bytes,
@@ -190,6 +194,8 @@ static enum gn_status export_weights(const struct export_options *o, struct gn_l
 	uint64_t len;
 	enum gn_status status;
 
+	if (!is_onnx(o->out) && !ends_with(o->out, ".safetensors"))
+		return gn_err_set(err, GN_ERR_USAGE, "--out %s: the file's name says its format: give FILE.safetensors or FILE.onnx", o->out);
 	if (!is_onnx(o->out) && (o->fold_batch_norm || o->pixel_input))
 		return gn_err_set(err, GN_ERR_USAGE, "--%s is of ONNX files: give --out FILE.onnx, not %s",
 				  o->fold_batch_norm ? "fold-batch-norm" : "pixel-input", o->out);

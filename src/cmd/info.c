@@ -134,6 +134,7 @@ static int dataset_json(const struct gn_manifest *m, const struct extent *e)
 	gn_json_uint(&j, "skipped", m->skipped);
 	gn_json_uint(&j, "seed", m->seed);
 	gn_json_string(&j, "digest", m->digest);
+	gn_json_bool(&j, "exif_rotate", m->exif_rotate);
 	put_extent(&j, e);
 	gn_json_object(&j, "samples_per_class");
 	for (uint32_t i = 0; i < m->class_count; i++)
@@ -152,6 +153,8 @@ static void print_dataset(const char *path, const struct gn_manifest *m, const s
 	print_extent(e, m->samples);
 	if (m->skipped)
 		printf("skipped    %llu bad image%s when packing\n", (unsigned long long)m->skipped, gn_text_plural(m->skipped));
+	if (m->exif_rotate)
+		puts("turned     as EXIF orientations say, when packing; gannet predict does not turn files");
 	printf("classes    %u\n", m->class_count);
 	for (uint32_t i = 0; i < m->class_count; i++)
 		printf("%9u  %s  %llu\n", i, gn_text_visible(m->classes[i].name, name, sizeof name),
@@ -303,6 +306,8 @@ static int refuse(const char *path, const struct stat *info, struct gn_err *err)
 {
 	const char *kind = "no file";
 
+	if (S_ISDIR(info->st_mode) && gn_manifest_check_parent(path, err))
+		return gn_cmd_fail("info", err);
 	if (S_ISDIR(info->st_mode))
 		kind = "a folder without gannet-dataset.json or a checkpoint";
 	else if (S_ISREG(info->st_mode))

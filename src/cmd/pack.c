@@ -13,7 +13,8 @@ struct pack_options {
 	int64_t shard_bytes, seed, threads, quality, synthetic;
 	const char *classes, *labels;
 	struct gn_shape_2d size;
-	const char *png, *split;
+	const char *png;
+	struct gn_text_list split; /* of one; a list, so that a second one is seen */
 	int skip_bad, exif_rotate, json;
 };
 
@@ -26,7 +27,7 @@ static const struct gn_option options[] = {
 	 .min = 1, .max = 1e15, .help = "bytes of image data per shard; suffixes K, M, G"},
 	{.name = "seed", .kind = GN_OPTION_INT, .offset = AT(seed), .value_name = "N", .initial = "0", .min = 0,
 	 .max = 9e15, .help = "seed of the shuffle and of synthetic images"},
-	{.name = "split", .kind = GN_OPTION_TEXT, .offset = AT(split), .value_name = "NAME=FRACTION",
+	{.name = "split", .kind = GN_OPTION_LIST, .offset = AT(split), .value_name = "NAME=FRACTION",
 	 .help = "write two datasets, DIR/train and DIR/NAME, the latter with FRACTION of the images of each class, such as val=0.1"},
 	{.name = "classes", .kind = GN_OPTION_TEXT, .offset = AT(classes), .value_name = "FILE|N",
 	 .help = "class names, one per line, in the order of their labels, or a packed dataset's folder, whose class names are "
@@ -175,7 +176,8 @@ static int run(const void *target, const struct gn_text_list *positional)
 		.out = o->out, .shard_bytes = (uint64_t)o->shard_bytes, .seed = (uint64_t)o->seed,
 		.sources = positional->count ? positional->items : NULL, .source_count = positional->count,
 		.threads = o->threads ? (int)o->threads : gn_cpu_count(), .skip_bad = o->skip_bad,
-		.refuse_png = o->png[0] == 'r', .split = o->split, .quality = (int)o->quality, .exif_rotate = o->exif_rotate,
+		.refuse_png = o->png[0] == 'r', .split = o->split.count ? o->split.items[0] : NULL,
+		.quality = (int)o->quality, .exif_rotate = o->exif_rotate,
 		.progress = &progress,
 		.stop = &stop_requested,
 	};
@@ -183,7 +185,9 @@ static int run(const void *target, const struct gn_text_list *positional)
 	enum gn_status status;
 	struct gn_err err;
 
-	if (set_classes(o, &p, &err))
+	if (o->split.count > 1)
+		gn_err_set(&err, GN_ERR_USAGE, "give --split once, not both %s and %s", o->split.items[0], o->split.items[1]);
+	if (o->split.count > 1 || set_classes(o, &p, &err))
 		return gn_cmd_fail("pack", &err);
 	p.log = gn_cmd_log();
 	catch_signals();

@@ -15,7 +15,7 @@ static const struct gn_option options[] = {
 	 .help = "a checkpoint, or a folder of checkpoints, of which the newest valid one is used"},
 	{.name = "weights", .kind = GN_OPTION_TEXT, .offset = FIELD(network.weights), .value_name = "FILE.safetensors",
 	 .help = "instead of a checkpoint, a safetensors file with torchvision's names; a file written by gannet export needs "
-		 "none of the next five options"},
+		 "none of --model to --interpolation"},
 	{.name = "model", .kind = GN_OPTION_CHOICE, .offset = FIELD(network.model), .value_name = "NAME", .choices = gn_model_names,
 	 .help = "with --weights: the network (default: from the file's metadata)"},
 	{.name = "side", .kind = GN_OPTION_INT, .offset = FIELD(network.side), .value_name = "N", .initial = "0", .min = 0, .max = 4096,
@@ -26,9 +26,6 @@ static const struct gn_option options[] = {
 	 .help = "with --weights: standard deviation of pixels (default: from the file, else ImageNet's for colour, 0.5 for grey)"},
 	{.name = "resize", .kind = GN_OPTION_INT, .offset = FIELD(network.resize_shorter), .value_name = "N", .initial = "-1", .min = -1,
 	 .max = 8192, .help = "shorter side before the centre crop; -1: as in training, or as in gannet eval"},
-	{.name = "interpolation", .kind = GN_OPTION_CHOICE, .offset = FIELD(network.interpolation), .value_name = "NAME", .initial = "auto",
-	 .choices = "auto|bilinear|bicubic",
-	 .help = "filter of resizing; auto: as in training; for --weights without metadata bilinear"},
 	{.name = "interpolation", .kind = GN_OPTION_CHOICE, .offset = FIELD(network.interpolation), .value_name = "NAME", .initial = "auto",
 	 .choices = "auto|bilinear|bicubic",
 	 .help = "filter of resizing; auto: as in training; for --weights without metadata bilinear"},

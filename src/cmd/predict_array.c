@@ -56,6 +56,8 @@ enum gn_status gn_predict_array_create(const char *path, int classes, struct gn_
 	snprintf(a->rows.path, sizeof a->rows.path, "%s", path);
 	snprintf(a->names.path, sizeof a->names.path, "%.*s.names.txt", (int)(stem < PATH_MAX - 16 ? stem : 0), path);
 	if (!status)
+		status = gn_file_check_folder(path, "npy", err);
+	if (!status)
 		status = open_part(&a->rows, err);
 	if (!status)
 		status = open_part(&a->names, err);

@@ -104,10 +104,14 @@ static enum gn_status load(struct preview *p, const char *directory, struct gn_e
 {
 	const struct preview_options *o = p->options;
 	const struct gn_train_options *t = &o->train;
+	size_t len = strlen(o->out);
 	int side = t->side ? (int)t->side : gn_model_default_side(t->model);
 	uint64_t left, wanted = (uint64_t)o->rows * (uint64_t)o->columns;
-	enum gn_status status = gn_dataset_open(directory, &p->dataset, err);
+	enum gn_status status;
 
+	if (len < 5 || strcmp(o->out + len - 4, ".png") != 0)
+		return gn_err_set(err, GN_ERR_USAGE, "--out %s: the sheet is a PNG file: give FILE.png", o->out);
+	status = gn_dataset_open(directory, &p->dataset, err);
 	if (status)
 		return status;
 	if ((uint64_t)o->first >= gn_dataset_count(p->dataset))

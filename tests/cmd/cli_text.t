@@ -21,6 +21,12 @@ values() { # an option that chooses or has a default says what it takes
 	done | (! grep .)
 }
 check 'options that take a value name it in every command' values
+twice() {
+	for c in $(commands); do
+		COLUMNS=1000 "$gannet" "$c" --help | sed -n '/^Options:/,/^$/s/^  \(-.,\|   \) --\([a-z0-9-]*\).*/\2/p' | sort | uniq -d | sed "s/^/$c: /"
+	done | (! grep .)
+}
+check 'no option is in the list twice' twice
 
 wide() { # COLUMNS: longer lines, but for words of the synopsis, and for examples, which are copied whole
 	{

@@ -33,6 +33,17 @@ expect 3 'no image found in void' 'source without images' "$gannet" pack --out o
 fresh && mkdir in/3
 expect 3 "class '3' is empty" 'empty class' "$gannet" pack --out out in
 tar -cf empty-class.tar in
+echo x >in/1/b.jpg && rmdir in/3
+expect 3 'tmp-pack keeps the good images' 'a pack that leaves a folder' "$gannet" pack --out out in
+mkdir in/3
+expect 3 "class '3' is empty" 'empty class found before images are read' "$gannet" pack --skip-bad --out out in
+check 'leaves that folder' test -d out.tmp-pack
+rmdir in/3
+expect 0 'resuming an earlier pack' 'for the next' "$gannet" pack --skip-bad --out out in
+rm -r out
+mkdir flat && cp src/1/1_0070[0-4].jpg flat
+expect 3 'flat: its 5 files, such as 1_00700.jpg, lie in no class folder: make a folder of each class' 'images without any class' \
+	"$gannet" pack --skip-bad --out out flat
 expect 3 "class '3' is empty" 'empty class in an archive' "$gannet" pack --out out empty-class.tar
 fresh && cp in/1/1_00700.jpg in/stray.jpg
 expect 3 'stray.jpg: lies in no class folder' 'image outside any class' "$gannet" pack --out out in

@@ -136,6 +136,9 @@ expect 0 '; 1 with an EXIF orientation, which is not applied' 'an image to be tu
 expect 0 '; 1 converted .PNG, CMYK, turned.; 1 with an EXIF orientation, which is applied' 'and turned' \
 	"$gannet" pack --exif-rotate --out turned2.out turned
 check 'what was turned is whole' "$gannet" verify --decode turned2.out
+expect 0 '^turned  *as EXIF orientations say' 'info tells' "$gannet" info turned2.out
+expect 0 '"exif_rotate": true' 'in JSON, too' "$gannet" info --json turned2.out
+expect 0 '"exif_rotate": false' 'and of the other' "$gannet" info --json turned.out
 check 'and another dataset' sh -c '! cmp -s turned.out/gannet-dataset.json turned2.out/gannet-dataset.json'
 
 # what is no image and is not meant to be one

@@ -56,6 +56,14 @@ check 'disjoint, by class, nothing lost' compare whole.txt train.txt val.txt 0.1
 check 'by the rule in the manual' by_rule whole.txt val.txt 0 0.1 val/
 check 'both can be read' "$gannet" verify tenth/train
 check 'to the last byte' "$gannet" verify tenth/val
+both='tenth is no packed dataset, but holds some: name one of them, tenth/train or tenth/val'
+expect 3 "$both" 'the folder of both is none: info' "$gannet" info tenth
+expect 3 "$both" 'verify' "$gannet" verify tenth
+expect 3 "$both" 'preview' "$gannet" preview tenth --out no.png
+expect 3 "$both" 'train' timeout 60 "$gannet" train --data tenth --model lenet --steps 1
+expect 3 "$both" 'train --val' timeout 60 "$gannet" train --data tenth/train --val tenth --model lenet --steps 1
+check 'a network' timeout 60 "$gannet" train --data tenth/train --model lenet --batch 16 --steps 1 --checkpoint run
+expect 3 "$both" 'predict' timeout 60 "$gannet" predict --checkpoint run tenth
 classes() { sed 's/.*"classes": \[//; s/"samples": [0-9]*//g; s/\].*//' "$1/gannet-dataset.json"; }
 check 'the same classes in both' test "$(classes tenth/train)" = "$(classes tenth/val)"
 check 'and nothing next to them' test "$(ls tenth)" = "train
@@ -93,6 +101,7 @@ check 'a pack of the same that was never interrupted' "$gannet" pack --out fresh
 check 'has the same bytes' diff -r resumed fresh
 
 expect 2 'give NAME=FRACTION' 'a split without a fraction' "$gannet" pack --out no --split val few
+expect 2 'give --split once' 'two splits' "$gannet" pack --out no --split val=0.1 --split test=0.1 few
 expect 2 'between 0 and 1' 'of everything' "$gannet" pack --out no --split val=1 few
 expect 2 "beside 'train'" 'a name that is taken' "$gannet" pack --out no --split train=0.1 few
 expect 2 "beside 'train'" 'a name with a slash' "$gannet" pack --out no --split ../val=0.1 few

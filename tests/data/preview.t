@@ -137,6 +137,7 @@ assert all(n == 1 for name, n in names.items() if name.startswith("0/"))
 PY
 
 expect 2 'beyond the epoch' 'a position that is not there' "$gannet" preview digits --first 1000 --out no.png
+expect 2 'give FILE.png' 'another format' "$gannet" preview digits --out no.jpg
 expect 2 'out' 'no file' "$gannet" preview digits
 expect 2 'too large' 'a sheet that no picture can be' "$gannet" preview digits --side 4096 --rows 64 --out no.png
 expect 3 'no packed dataset' 'no dataset' "$gannet" preview flat --out no.png

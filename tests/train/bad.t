@@ -74,6 +74,16 @@ expect 3 "all names start with 'module.'.*save model.module.state_dict" '--init 
 expect 3 "tensor 'fc.*.weight' is .10,500. there and .5,500. in this model: the number of classes of the last layer must equal" \
 	'--init of a network of ten classes' timeout 60 "$gannet" train --data "$dir/other" --model lenet --steps 1 --batch 4 \
 	--init "$dir/told/latest/model.safetensors"
+other_names="other10 has other class names than .*; class 0 is 'c00000' here and '0' there: .*--init-head skip"
+check 'as many classes of other names' "$gannet" pack --out "$dir/other10" --synthetic 20 --classes 10 --size 28x28
+renamed() { timeout 60 "$gannet" train --data "$dir/other10" --model lenet --steps 1 --batch 4 "$@"; }
+expect 0 "WARN .*$other_names" '--init from a checkpoint of others' renamed --init "$dir/told/latest/model.safetensors"
+check 'the network is exported' "$gannet" export --checkpoint "$dir/told" --out "$dir/told.safetensors"
+expect 0 "WARN .*$other_names" 'or an exported file' renamed --init "$dir/told.safetensors"
+quiet() { ! renamed --init "$dir/told.safetensors" --init-head skip 2>&1 | grep 'other class names'; }
+check 'is fine with a new last layer' quiet
+same() { ! timeout 60 "$gannet" train --data "$dir/train" --model lenet --steps 1 --init "$dir/told.safetensors" 2>&1 | grep 'other class names'; }
+check 'and with the same names' same
 expect 1 'not finite' 'a learning rate that blows up' train --lr 1e6 --steps 50 --log "$dir/failed.jsonl"
 check 'the log says why it failed' sh -c 'tail -n 1 "$1" | grep -q "\"event\": \"failed\".*\"reason\": \".*not finite"' sh "$dir/failed.jsonl"
 expect 1 'not finite at the last step, 4: .*no checkpoint' 'one that does just before the end' train --lr 1e6 --schedule constant \

@@ -68,6 +68,9 @@ expect 1 'differ' 'the average is another network' cmp "$dir/net.onnx" "$dir/net
 check 'the same checkpoint gives the same bytes' sh -c '"$1" export --checkpoint "$2/run" --out "$2/again.onnx" && cmp "$2/again.onnx" "$2/net.onnx"' \
 	sh "$gannet" "$dir"
 expect 1 'exists already' 'no file is replaced' "$gannet" export --checkpoint "$dir/run" --out "$dir/net.onnx"
+expect 2 'give FILE.safetensors or FILE.onnx' 'nor of another format' "$gannet" export --checkpoint "$dir/run" --out "$dir/w.pt"
+expect 3 'net.onnx is an ONNX file: gannet reads safetensors, which gannet export --out FILE.safetensors writes' 'which is not read again' \
+	"$gannet" train --data "$dir/train" --model resnet20 --steps 1 --init "$dir/net.onnx"
 expect 2 'fold-batch-norm is of ONNX files' 'safetensors are not folded' "$gannet" export --checkpoint "$dir/run" --fold-batch-norm \
 	--out "$dir/w.safetensors"
 expect 2 'pixel-input is of ONNX files' 'and have no input' "$gannet" export --checkpoint "$dir/run" --pixel-input --out "$dir/w.safetensors"

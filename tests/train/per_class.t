@@ -82,5 +82,7 @@ check 'the last of them, with its name escaped' grep -q '&lt;59&gt;' "$dir/many/
 check 'no other' eval '! grep -q "<59>\|60&gt;" "$dir/many/report.html"'
 expect 3 'one.json has no "classes"' 'another file' "$gannet" report "$dir/run.jsonl" --per-class "$dir/one.json" --out "$dir/no"
 expect 2 'give --out DIR' 'a matrix without a page' "$gannet" report "$dir/run.jsonl" --per-class "$dir/one.classes" --csv -
+expect 2 '--per-class: cannot write .*/nodir/p.json: No such' 'a folder that is not there' "$gannet" eval --data "$dir/val" \
+	--checkpoint "$dir/run" --per-class "$dir/nodir/p.json"
 expect 1 'not a regular file' 'a folder in place of the file' "$gannet" eval --data "$dir/val" --checkpoint "$dir/run" --per-class "$dir"
 finish

@@ -76,6 +76,9 @@ echo notes >mixed/readme.txt
 cp tree/val/3/3_00702.jpg mixed/z.jpg
 check 'bad images end with code 3' ends 3 predict bad 1 --csv --top 1 --npy bad.npy mixed
 check 'and are named' test "$(grep -c 'passed over mixed/\(cut.jpg\|no.jpg\|empty.png\): ' bad.err)" = 3
+printf 'RIFF....WEBPVP8 ' >shot.webp
+expect 3 'shot.webp: is a WebP image, not a JPEG file; only JPEG and PNG are read: convert it' 'other formats are named as by pack' \
+	timeout 60 "$gannet" predict --checkpoint run shot.webp
 check 'on two ranks' ends 3 predict bad2 2 --csv --top 1 mixed
 check 'the same' cmp bad.txt bad2.txt
 check 'each has a line, and a row that is no number' python3 - <<'PY'
@@ -124,6 +127,8 @@ expect 2 'rank 1 sees another image than rank 0' 'ranks with other images' apart
 expect 3 'cannot read source none' 'a source that is missing' timeout -k 5 60 "$gannet" launch -n 2 -- "$gannet" predict --checkpoint run none
 expect 3 'readme.txt' 'a file that is neither image nor archive' timeout 60 "$gannet" predict --checkpoint run mixed/readme.txt
 expect 2 'give either --checkpoint DIR or --weights FILE' 'no network' "$gannet" predict val
+expect 2 '--npy: cannot write nodir/x.npy: No such' 'an array in a folder that is not there' \
+	timeout 60 "$gannet" predict --checkpoint run --npy nodir/x.npy val
 expect 2 'cannot be combined' 'two formats' "$gannet" predict --checkpoint run --json --csv val
 expect 2 'SOURCE' 'no source' "$gannet" predict --checkpoint run
 check 'nothing half-written is left' test -z "$(find . -name '*.tmp-*')"

@@ -6,7 +6,6 @@
 #include "src/train/metrics/logits.h"
 #include "transport/coll/agree.h"
 
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,24 +31,6 @@ static void release(struct evaluation *e)
 	gn_dataset_close(e->data);
 }
 
-/* Which class name is the first that the network, whose names are a JSON array, has not: "; class 1 is 'a' here, 'b' there". */
-static void describe_difference(const struct gn_dataset *data, const char *names, char *out, size_t size)
-{
-	json_t *list = json_loads(names, 0, NULL);
-	size_t theirs = json_array_size(list), ours = gn_dataset_classes(data), k = 0;
-
-	while (k < ours && k < theirs && json_is_string(json_array_get(list, k)) &&
-	       !strcmp(gn_dataset_class_name(data, (uint32_t)k), json_string_value(json_array_get(list, k))))
-		k++;
-	if (k < theirs && json_is_string(json_array_get(list, k)))
-		snprintf(out, size, "; class %zu is '%.100s' here and '%.100s' there", k,
-			 k < ours ? gn_dataset_class_name(data, (uint32_t)k) : "missing",
-			 json_string_value(json_array_get(list, k)));
-	else if (k < ours)
-		snprintf(out, size, "; class %zu, '%.100s', is missing there", k, gn_dataset_class_name(data, (uint32_t)k));
-	json_decref(list);
-}
-
 static enum gn_status other_classes(const struct evaluation *e, const struct gn_evaluate_options *o, struct gn_err *err)
 {
 	char difference[300] = "", *names = NULL;
@@ -57,7 +38,7 @@ static enum gn_status other_classes(const struct evaluation *e, const struct gn_
 	if (o->network.weights || e->folder)
 		gn_network_class_names(&o->network, e->folder, &names, NULL);
 	if (names)
-		describe_difference(e->data, names, difference, sizeof difference);
+		gn_network_classes_differ(e->data, names, difference, sizeof difference);
 	free(names);
 	return gn_err_set(err, GN_ERR_DATA, "%s has other classes than the network was trained on (%u, the network has %lld%s): "
 			  "pack it with --classes, naming the packed training data", o->data, gn_dataset_classes(e->data),
@@ -110,6 +91,8 @@ static enum gn_status prepare(struct evaluation *e, const struct gn_evaluate_opt
 		status = gn_logits_create(o->logits, gn_dataset_count(e->data), (uint32_t)e->info.classes, comm, &e->logits, err);
 	if (!status && o->per_class)
 		status = gn_confusion_create((int)e->info.classes, &e->confusion, err);
+	if (!status && o->per_class && gn_comm_rank(comm) == 0)
+		status = gn_file_check_folder(o->per_class, "per-class", err);
 	return status || !o->per_class ? status : gn_file_check_replaceable(o->per_class, err);
 }
 

@@ -8,6 +8,7 @@
 #include "transport/coll/agree.h"
 
 #include <inttypes.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -216,4 +217,22 @@ enum gn_status gn_network_class_names(const struct gn_network_options *options, 
 {
 	*names = NULL;
 	return options->weights ? gn_weights_class_names(options->weights, names, err) : gn_checkpoint_class_names(folder, names, err);
+}
+
+void gn_network_classes_differ(const struct gn_dataset *data, const char *names, char *out, size_t size)
+{
+	json_t *list = json_loads(names, 0, NULL);
+	size_t theirs = json_array_size(list), ours = gn_dataset_classes(data), k = 0;
+
+	*out = 0;
+	while (k < ours && k < theirs && json_is_string(json_array_get(list, k)) &&
+	       !strcmp(gn_dataset_class_name(data, (uint32_t)k), json_string_value(json_array_get(list, k))))
+		k++;
+	if (k < theirs && json_is_string(json_array_get(list, k)))
+		snprintf(out, size, "; class %zu is '%.100s' here and '%.100s' there", k,
+			 k < ours ? gn_dataset_class_name(data, (uint32_t)k) : "missing",
+			 json_string_value(json_array_get(list, k)));
+	else if (k < ours)
+		snprintf(out, size, "; class %zu, '%.100s', is missing there", k, gn_dataset_class_name(data, (uint32_t)k));
+	json_decref(list);
 }

@@ -6,6 +6,7 @@
 #ifndef GN_TRAIN_LOOP_NETWORK_H
 #define GN_TRAIN_LOOP_NETWORK_H
 
+#include "data/shard/dataset.h"
 #include "src/base/log.h"
 #include "src/train/checkpoint/checkpoint.h"
 #include "src/train/model/model.h"
@@ -35,6 +36,9 @@ enum gn_status gn_network_find(const struct gn_network_options *options, struct 
 /* Local. The network that was found, with room for its parameters. On failure *out is unchanged. */
 enum gn_status gn_network_create(const struct gn_checkpoint_info *info, struct gn_network *out, struct gn_err *err);
 void gn_network_release(struct gn_network *n);
+/* Describes the first class name that differs between the dataset and the network, whose names are a JSON array: "; class 1 is 'a' here
+ * and 'b' there". out is "" where none does. */
+void gn_network_classes_differ(const struct gn_dataset *data, const char *names, char *out, size_t size);
 /* Collective: fills in the parameters, which rank 0 reads. */
 enum gn_status gn_network_load(const struct gn_network_options *options, const char *folder, struct gn_checkpoint_info *info,
 			       const struct gn_network *n, struct gn_comm *comm, struct gn_err *err);

@@ -7,12 +7,32 @@
 #include "src/base/trust.h"
 #include "src/train/model/init.h"
 #include "src/train/loop/input.h"
+#include "src/train/loop/network.h"
 #include "src/train/model/weights.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* As many classes under other names: the last layer's outputs would change their meaning silently. The names are in the file, or in the
+ * manifest of the checkpoint that it belongs to. */
+static void warn_of_classes(const struct gn_session *s, const char *path)
+{
+	char difference[300] = "", folder[PATH_MAX], *names = NULL;
+	const char *slash = strrchr(path, '/');
+
+	snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
+	if (!gn_weights_class_names(path, &names, NULL) && !names)
+		gn_checkpoint_class_names(folder, &names, NULL);
+	if (names)
+		gn_network_classes_differ(s->data.train, names, difference, sizeof difference);
+	if (difference[0])
+		gn_log_warn(s->log, "%s has other class names than %s%s: its last layer is taken for them all the same; start that anew with "
+			    "--init-head skip", s->options->data, path, difference);
+	free(names);
+}
 
 /* On rank 0. */
 static enum gn_status import_weights(struct gn_session *s, const char *path, struct gn_err *err)
@@ -26,6 +46,8 @@ static enum gn_status import_weights(struct gn_session *s, const char *path, str
 		gn_log_warn(s->log, "%s has tensors that %s lacks, which are ignored: %s", path, gn_model_name(s->model),
 			    gn_strbuf_text(&ignored));
 	gn_strbuf_release(&ignored);
+	if (!status && strcmp(s->options->init_head, "skip"))
+		warn_of_classes(s, path);
 	return status;
 }
 

@@ -21,26 +21,11 @@ struct gn_logits {
 	uint32_t classes;
 };
 
-/* Fails before the evaluation instead of hours later. */
-static enum gn_status try_folder(const char *path, struct gn_err *err)
-{
-	const char *slash = strrchr(path, '/');
-	char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
-	enum gn_status status = GN_OK;
-
-	if (!folder)
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory");
-	if (access(folder, W_OK))
-		status = gn_err_set(err, GN_ERR_USAGE, "--logits: cannot write %s: %s", path, strerror(errno));
-	free(folder);
-	return status;
-}
-
 enum gn_status gn_logits_create(const char *path, uint64_t rows, uint32_t classes, const struct gn_comm *comm,
 				struct gn_logits **out, struct gn_err *err)
 {
 	struct gn_logits *l = calloc(1, sizeof *l);
-	enum gn_status status = gn_comm_rank(comm) == 0 ? try_folder(path, err) : GN_OK;
+	enum gn_status status = gn_comm_rank(comm) == 0 ? gn_file_check_folder(path, "logits", err) : GN_OK;
 
 	if (!l)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory");

@@ -255,6 +255,12 @@ static int is_of_torch_save(const unsigned char prefix[8])
 	return !memcmp(prefix, "PK\3\4", 4) || (prefix[0] == 0x80 && prefix[1] >= 2 && prefix[1] <= 5);
 }
 
+/* Whether it starts as a ModelProto of ONNX: field 1, the version of the format, then another field of bytes, its producer or the graph. */
+static int is_onnx(const unsigned char prefix[8])
+{
+	return prefix[0] == 0x08 && prefix[1] < 0x80 && prefix[2] >= 0x12 && prefix[2] < 0x80 && (prefix[2] & 7) == 2;
+}
+
 static enum gn_status load_header(struct gn_safetensors *file, struct gn_err *err)
 {
 	unsigned char prefix[8];
@@ -282,6 +288,9 @@ static enum gn_status load_header(struct gn_safetensors *file, struct gn_err *er
 	if ((header_bytes > size - prefix_bytes || header_bytes > header_max) && is_of_torch_save(prefix))
 		return gn_err_set(err, GN_ERR_DATA, "%s was written by torch.save: write it with safetensors.torch.save_file",
 				  file->path);
+	if ((header_bytes > size - prefix_bytes || header_bytes > header_max) && is_onnx(prefix))
+		return gn_err_set(err, GN_ERR_DATA, "%s is an ONNX file: gannet reads safetensors, which gannet export --out FILE.safetensors "
+				  "writes", file->path);
 	if (header_bytes > size - prefix_bytes || header_bytes > header_max)
 		return gn_err_set(err, GN_ERR_DATA, "%s is not a safetensors file: its header would have %llu bytes",
 				  file->path, (unsigned long long)header_bytes);
