@@ -178,8 +178,8 @@ enum gn_status gn_source_check_classes(const char *path, int may_be_empty, struc
 	snprintf(folder, sizeof folder, "%s", path);
 	count_entries(folder, &here);
 	if (!here.folders && here.files)
-		return gn_err_set(err, GN_ERR_DATA, "%s: its %zu file%s, such as %s, lie%s in no class folder: make a folder of each class, or "
-				  "give the classes with --labels FILE", path, here.files, gn_text_plural(here.files), here.first_file,
+		return gn_err_set(err, GN_ERR_DATA, "%s: its %zu file%s, such as %s, lie%s in no class folder: make a folder of each "
+				  "class, or give the classes with --labels FILE", path, here.files, gn_text_plural(here.files), here.first_file,
 				  here.files == 1 ? "s" : "");
 	if (here.folders == 1 && !here.files &&
 	    (size_t)snprintf(folder, sizeof folder, "%s/%s", path, here.first) < sizeof folder)
