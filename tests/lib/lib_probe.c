@@ -178,8 +178,8 @@ static int killed_case(void)
 	snprintf(text, sizeof text, "rank %d", gannet_size(world) - 1);
 	CHECK(strstr(gannet_error(), text) && strstr(gannet_error(), gannet_host(world, 0)));
 	printf("rank %d: %s\n", gannet_rank(world), gannet_error());
-	free(data);
 	gannet_finalize();
+	free(data);
 	return 0;
 }
 
