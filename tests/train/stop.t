@@ -34,7 +34,7 @@ trap 'test -z "$launcher" || kill -KILL "$launcher" 2>/dev/null; rm -rf "$dir"' 
 check 'a few images are packed' "$gannet" pack --out "$dir/few" --synthetic 32 --classes 4 --size 32x32
 check 'and many for validation' "$gannet" pack --out "$dir/many" --synthetic 3000 --classes 4 --size 32x32
 start --epochs 2
-check 'the epoch is in a checkpoint before it is evaluated' wait_for 40 "$dir/run.jsonl" '"event": "checkpoint"'
+check 'the epoch is in a checkpoint before it is evaluated' wait_for 120 "$dir/run.jsonl" '"event": "checkpoint"'
 check 'SIGTERM' kill -TERM "$launcher"
 ends 5
 check "ends it with code 5 (got $code)" test "$code" = 5
