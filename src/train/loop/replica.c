@@ -290,12 +290,12 @@ struct gn_server_arrays gn_replica_served_arrays(const struct gn_replica *r)
 
 enum gn_status gn_replica_update(struct gn_replica *r, const struct gn_optim_update *u, int *stop, double *norm, struct gn_err *err)
 {
-	struct gn_server_commit commit = {.updates = u->step, .lr = u->lr, .grad_scale = u->grad_scale, .stop = *stop,
-					  .skip = !isfinite(r->piggyback[GN_PIGGYBACK_LOSS])};
+	struct gn_server_commit commit = {.updates = u->step, .lr = u->lr, .grad_scale = u->grad_scale, .stop = *stop};
 	enum gn_status status;
 
 	if (!r->options.servers)
 		return gn_optimizer_queue(r->optimizer, u, err);
+	commit.skip = !isfinite(r->piggyback[GN_PIGGYBACK_LOSS]); /* in the host's memory, as servers want it */
 	status = gn_server_client_commit(r->options.servers, &commit, r->params.host, r->params.count, err);
 	*stop = commit.stop;
 	*norm = sqrt(gn_server_client_state(r->options.servers)->norm2);
