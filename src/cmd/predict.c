@@ -1,36 +1,17 @@
 #include "src/cmd/cmd.h"
 
+#include "src/cmd/network_options.h"
 #include "src/cmd/predict_output.h"
 #include "src/cmd/world_options.h"
 #include "src/train/loop/evaluate.h"
 #include "src/train/model/model.h"
-#include "src/train/plan/device.h"
 
 #include <stdio.h>
 
 #define FIELD(name) offsetof(struct gn_predict_options, name)
 
 static const struct gn_option options[] = {
-	{.name = "checkpoint", .kind = GN_OPTION_TEXT, .offset = FIELD(network.checkpoint), .value_name = "DIR",
-	 .help = "a checkpoint, or a folder of checkpoints, of which the newest valid one is used"},
-	{.name = "weights", .kind = GN_OPTION_TEXT, .offset = FIELD(network.weights), .value_name = "FILE.safetensors",
-	 .help = "instead of a checkpoint, a safetensors file with torchvision's names; a file written by gannet export needs "
-		 "none of --model to --interpolation"},
-	{.name = "model", .kind = GN_OPTION_CHOICE, .offset = FIELD(network.model), .value_name = "NAME", .choices = gn_model_names,
-	 .help = "with --weights: the network (default: from the file's metadata)"},
-	{.name = "side", .kind = GN_OPTION_INT, .offset = FIELD(network.side), .value_name = "N", .initial = "0", .min = 0, .max = 4096,
-	 .help = "side of the images in pixels; 0: from the checkpoint or the file, else the network's default"},
-	{.name = "mean", .kind = GN_OPTION_TEXT, .offset = FIELD(network.mean), .value_name = "X[,X,X]",
-	 .help = "with --weights: mean of pixels in 0..1 (default: from the file, else ImageNet's for colour, 0.5 for grey)"},
-	{.name = "deviation", .kind = GN_OPTION_TEXT, .offset = FIELD(network.deviation), .value_name = "X[,X,X]",
-	 .help = "with --weights: standard deviation of pixels (default: from the file, else ImageNet's for colour, 0.5 for grey)"},
-	{.name = "resize", .kind = GN_OPTION_INT, .offset = FIELD(network.resize_shorter), .value_name = "N", .initial = "-1", .min = -1,
-	 .max = 8192, .help = "shorter side before the centre crop; -1: as in training, or as in gannet eval"},
-	{.name = "interpolation", .kind = GN_OPTION_CHOICE, .offset = FIELD(network.interpolation), .value_name = "NAME", .initial = "auto",
-	 .choices = "auto|bilinear|bicubic",
-	 .help = "filter of resizing; auto: as in training; for --weights without metadata bilinear"},
-	{.name = "ema", .kind = GN_OPTION_FLAG, .offset = FIELD(network.average),
-	 .help = "use the exponential moving average of the weights (train --ema)"},
+	GN_CMD_NETWORK_OPTIONS(FIELD),
 	{.name = "top", .kind = GN_OPTION_INT, .offset = FIELD(top), .value_name = "K", .initial = "5", .min = 1, .max = 1000,
 	 .help = "classes per image, the most probable first"},
 	{.name = "json", .kind = GN_OPTION_FLAG, .offset = FIELD(json), .help = "print one JSON object per image"},
@@ -40,21 +21,7 @@ static const struct gn_option options[] = {
 		 "FILE.names.txt has the images' names, one per line"},
 	{.name = "batch", .letter = 'b', .kind = GN_OPTION_INT, .offset = FIELD(batch), .value_name = "N",
 	 .initial = "16", .min = 1, .max = 65536, .help = "images per rank and step"},
-	{.name = "device", .kind = GN_OPTION_CHOICE, .offset = FIELD(device), .value_name = "NAME", .initial = "host",
-	 .choices = GN_DEVICE_CHOICES,
-	 .help = "host: oneDNN; cuda: one GPU per rank of a node; auto: cuda if present, else host; ref: the plain-C reference, "
-		 "slow"},
-	{.name = "precision", .kind = GN_OPTION_CHOICE, .offset = FIELD(precision), .value_name = "NAME", .initial = "fp32",
-	 .choices = GN_PRECISION_CHOICES, .help = "of activations; fp16 and tf32 only on GPUs"},
-	{.name = "transport", .kind = GN_OPTION_CHOICE, .offset = FIELD(transport), .value_name = "NAME",
-	 .initial = "auto", .choices = "auto|tcp|shm|rc|ud", .help = "allowed transport (sets UCX_TLS)"},
-	{.name = "transport-strict", .kind = GN_OPTION_FLAG, .offset = FIELD(transport_strict),
-	 .help = "fail instead of warn when nodes use different transports, or a node does not use its fastest device"},
-	{.name = "threads", .kind = GN_OPTION_INT, .offset = FIELD(threads), .value_name = "N", .initial = "0", .min = 0,
-	 .max = 4096, .help = "compute threads per rank; 0: the processors of its affinity mask divided among the ranks that share "
-		 "them"},
-	{.name = "loader-threads", .kind = GN_OPTION_INT, .offset = FIELD(loader_threads), .value_name = "N",
-	 .initial = "2", .min = 1, .max = 1024, .help = "threads per rank that read and decode"},
+	GN_CMD_COMPUTE_OPTIONS(FIELD),
 	GN_CMD_WORLD_OPTIONS(struct gn_predict_options, world),
 };
 
