@@ -100,6 +100,14 @@ static void batch_norm_forward(struct ref_op *r, const double *x, double *y)
 	gn_ref_batch_norm_forward(w->n, w->c, map, x, mean, var, r->base.desc.eps, r->weight, r->bias, y);
 }
 
+static void dropout_forward(const struct gn_op_desc *d, size_t count, const double *x, uint64_t step, double *y)
+{
+	if (d->training)
+		gn_ref_dropout(count, x, d->rate, d->seed, d->stream, step, y);
+	else
+		memmove(y, x, count * sizeof *y);
+}
+
 static enum gn_status forward(struct gn_op *op, uint64_t step, struct gn_err *err)
 {
 	struct ref_op *r = self(op);
@@ -136,10 +144,7 @@ static enum gn_status forward(struct gn_op *op, uint64_t step, struct gn_err *er
 				      d->bias ? r->bias : NULL, y);
 		break;
 	case GN_OP_DROPOUT:
-		if (d->training)
-			gn_ref_dropout(count, x, d->rate, d->seed, d->stream, step, y);
-		else
-			memmove(y, x, count * sizeof *y);
+		dropout_forward(d, count, x, step, y);
 		break;
 	case GN_OP_REORDER:
 		memcpy(y, x, count * sizeof *y);

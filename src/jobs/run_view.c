@@ -55,14 +55,21 @@ static void read_nodes(const json_t *nodes, struct gn_run_view *v)
 	v->more_nodes = (int)(count - (size_t)v->node_count);
 }
 
+/* {"rank": 3, "host": "n2", ...} */
+static void read_place(const json_t *from, int *rank, char *host, size_t size)
+{
+	double number_of_rank = number(from, "rank");
+
+	*rank = number_of_rank >= 0 && number_of_rank < 1e7 ? (int)number_of_rank : 0;
+	text_of(from, "host", host, size);
+}
+
 static void read_slow(const json_t *slow, struct gn_run_view *v)
 {
 	for (size_t i = 0; i < json_array_size(slow) && i < GN_RUN_VIEW_SLOW; i++) {
 		const json_t *from = json_array_get(slow, i);
-		double rank = number(from, "rank");
 
-		v->slow[i].rank = rank >= 0 && rank < 1e7 ? (int)rank : 0;
-		text_of(from, "host", v->slow[i].host, sizeof v->slow[i].host);
+		read_place(from, &v->slow[i].rank, v->slow[i].host, sizeof v->slow[i].host);
 		v->slow[i].compute_ms = number(from, "compute_ms");
 		v->slow_count = (int)i + 1;
 	}
@@ -75,10 +82,8 @@ static void read_silent(const json_t *status, struct gn_run_view *v)
 
 	for (size_t i = 0; i < json_array_size(silent) && i < GN_RUN_VIEW_SILENT; i++) {
 		const json_t *from = json_array_get(silent, i);
-		double rank = number(from, "rank");
 
-		v->silent[i].rank = rank >= 0 && rank < 1e7 ? (int)rank : 0;
-		text_of(from, "host", v->silent[i].host, sizeof v->silent[i].host);
+		read_place(from, &v->silent[i].rank, v->silent[i].host, sizeof v->silent[i].host);
 		v->silent[i].since = number(from, "since");
 		v->silent_count = (int)i + 1;
 	}

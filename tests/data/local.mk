@@ -35,7 +35,7 @@ tests_data_test_resize_SOURCES = tests/data/test_resize.c
 tests_data_test_resize_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_data_test_resize_LDADD = $(DATA_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
 
-tests_data_test_image_op_SOURCES = tests/data/test_image_op.c
+tests_data_test_image_op_SOURCES = tests/data/test_image_op.c tests/data/reference.h
 tests_data_test_image_op_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_data_test_image_op_LDADD = $(DATA_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
 EXTRA_DIST += tests/data/resize_bicubic.txt tests/data/resize_reference tests/data/image_op.bin tests/data/image_op_reference
@@ -44,7 +44,7 @@ tests_data_test_image_turn_SOURCES = tests/data/test_image_turn.c
 tests_data_test_image_turn_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_data_test_image_turn_LDADD = $(DATA_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
 
-tests_data_test_bicubic_SOURCES = tests/data/test_bicubic.c
+tests_data_test_bicubic_SOURCES = tests/data/test_bicubic.c tests/data/reference.h
 tests_data_test_bicubic_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_data_test_bicubic_LDADD = $(DATA_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
 

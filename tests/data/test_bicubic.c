@@ -1,5 +1,5 @@
 /* Bicubic resizing against torchvision's of float tensors (tests/data/resize_reference). */
-#include "tests/test.h"
+#include "tests/data/reference.h"
 
 #include "data/sample/augment.h"
 #include "data/sample/resize.h"
@@ -50,14 +50,10 @@ static void test_as_torchvision(void **state)
 {
 	uint32_t width, height, to_width, to_height;
 	int cases = 0;
-	char path[4096];
 	FILE *f;
 
 	(void)state;
-	snprintf(path, sizeof path, "%s/tests/data/resize_bicubic.txt", getenv("GN_SOURCE") ? getenv("GN_SOURCE") : ".");
-	f = fopen(path, "r");
-	if (!f)
-		fail_msg("%s is missing: set GN_SOURCE to the source folder", path);
+	f = open_reference("tests/data/resize_bicubic.txt");
 	for (; fscanf(f, "%u %u %u %u", &width, &height, &to_width, &to_height) == 4; cases++) {
 		assert_true(width <= SIDE_MAX && height <= SIDE_MAX && to_width <= SIDE_MAX && to_height <= SIDE_MAX);
 		for (uint32_t i = 0; i < to_width * to_height; i++)

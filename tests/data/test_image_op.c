@@ -1,13 +1,9 @@
 /* Image operations against torchvision's results for Pillow images (tests/data/image_op_reference). */
+#include "tests/data/reference.h"
+
 #include "data/sample/image_op.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { BYTES_MAX = 64 * 64 * 3 };
 
@@ -59,14 +55,10 @@ static void all_equal_torchvision(void **state)
 {
 	static struct record picture, wanted;
 	int seen[GN_OP_COUNT] = {0}, records = 0;
-	char path[4096];
 	FILE *f;
 
 	(void)state;
-	snprintf(path, sizeof path, "%s/tests/data/image_op.bin", getenv("GN_SOURCE") ? getenv("GN_SOURCE") : ".");
-	f = fopen(path, "rb");
-	if (!f)
-		fail_msg("%s is missing: set GN_SOURCE to the source folder", path);
+	f = open_reference("tests/data/image_op.bin");
 	for (; read_record(f, &wanted); records++) {
 		/* each picture starts with it; the policies' spaces repeat it */
 		if (wanted.op == GN_OP_IDENTITY)

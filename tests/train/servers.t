@@ -1,19 +1,8 @@
 #!/bin/bash
 # Parameter servers: the same sums as an allreduce, learning without one, the bound of ssp, checkpoints, and what is refused.
 set -u
-# shellcheck source=tests/transport/common.sh
-. "$GN_SOURCE/tests/transport/common.sh"
-jsonl=$GN_SOURCE/tests/cmd/jsonl
-export UCX_WARN_UNUSED_ENV_VARS=n GANNET_LOG=warn OMP_NUM_THREADS=1
-
-check 'digits are packed' "$gannet" pack --out "$scratch/train" "$GN_SOURCE/data/digits/digits-train.tar.xz"
-check 'and those to evaluate on' "$gannet" pack --out "$scratch/val" "$GN_SOURCE/data/digits/digits-val.tar.xz"
-lenet() { # NAME RANKS OPTION...
-	launch "$2" "$gannet" train --data "$scratch/train" --model lenet --lr 0.02 --batch 16 --threads 1 \
-		--loader-threads 1 --schedule constant --log "$scratch/$1.jsonl" "${@:3}"
-}
-digest() { "$jsonl" "$scratch/$1.jsonl" end params_sha256 | tail -1; }
-same() { test -n "$(digest "$1")" && test "$(digest "$1")" = "$(digest "$2")"; }
+# shellcheck source=tests/train/digits.sh
+. "$GN_SOURCE/tests/train/digits.sh"
 
 # Of two workers every order of a sum gives the same bits; of three recursive doubling does not add in rank order.
 check 'two ranks, an allreduce' lenet plain 2 --steps 20 --ema 0.9 --checkpoint "$scratch/plain"

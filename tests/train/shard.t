@@ -1,20 +1,12 @@
 #!/bin/bash
 # The sharded optimizer: the same training as without, parts of the state on each rank, checkpoints for any number of ranks.
 set -u
-# shellcheck source=tests/transport/common.sh
-. "$GN_SOURCE/tests/transport/common.sh"
-jsonl=$GN_SOURCE/tests/cmd/jsonl
-export UCX_WARN_UNUSED_ENV_VARS=n GANNET_LOG=warn OMP_NUM_THREADS=1
-
-check 'digits are packed' "$gannet" pack --out "$scratch/train" "$GN_SOURCE/data/digits/digits-train.tar.xz"
-check 'and those to evaluate on' "$gannet" pack --out "$scratch/val" "$GN_SOURCE/data/digits/digits-val.tar.xz"
+# shellcheck source=tests/train/digits.sh
+. "$GN_SOURCE/tests/train/digits.sh"
 lenet() { # NAME RANKS OPTION...: in $scratch/NAME
 	launch "$2" "$gannet" train --data "$scratch/train" --model lenet --batch 8 --threads 1 --loader-threads 1 --schedule constant \
 		--bucket 200K --log "$scratch/$1.jsonl" --checkpoint "$scratch/$1" "${@:3}"
 }
-digest() { "$jsonl" "$scratch/$1.jsonl" end params_sha256 | tail -1; }
-same() { test -n "$(digest "$1")" && test "$(digest "$1")" = "$(digest "$2")"; }
-
 
 weights() { echo "$scratch/$1/latest/${2:-model}.safetensors"; }
 near() { "$GN_SOURCE/tests/train/apart" "$(weights "$1" "${4:-model}")" "$(weights "$2" "${4:-model}")" "$3"; }

@@ -1,10 +1,6 @@
 /* Networks after ResNet as plans: stochastic depth against the oracle, recomputed against kept outputs, batch norm folded into
  * convolutions, bfloat16, initial values. Their numbers against torchvision's are selftest.t's. */
-#include "tests/test.h"
-
-#include "src/base/alloc.h"
-#include "src/train/model/init.h"
-#include "src/train/plan/plan.h"
+#include "tests/train/net.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -12,44 +8,10 @@
 
 enum { SIDE = 32, BATCH = 4, CLASSES = 10 };
 
-struct net {
-	struct gn_model *model;
-	struct gn_plan *plan;
-	float *params, *grads, *buffers, *images;
-	int32_t labels[BATCH];
-};
-
-static float *room(size_t count)
+static void of_formula(struct net *n, const char *name, struct gn_plan_options o)
 {
-	float *p = gn_alloc_aligned(count * sizeof *p + 1);
-
-	assert_non_null(p);
-	return p;
-}
-
-static void net_init(struct net *n, const char *name, struct gn_plan_options o)
-{
-	struct gn_err err;
-
 	o.batch = BATCH;
-	assert_ok(gn_model_create(name, CLASSES, 0, SIDE, &n->model, &err));
-	n->params = room(gn_model_param_elements(n->model));
-	n->grads = room(gn_model_param_elements(n->model));
-	n->buffers = room(gn_model_buffer_elements(n->model));
-	n->images = room((size_t)BATCH * 3 * SIDE * SIDE);
-	assert_ok(gn_init_params(n->model, "formula", n->params, n->buffers, &err));
-	gn_init_formula_batch(BATCH, 3, SIDE, CLASSES, n->images, n->labels);
-	assert_ok(gn_plan_create(n->model, &o, n->params, n->grads, n->buffers, &n->plan, &err));
-}
-
-static void net_release(struct net *n)
-{
-	gn_plan_destroy(n->plan);
-	gn_model_destroy(n->model);
-	free(n->params);
-	free(n->grads);
-	free(n->buffers);
-	free(n->images);
+	net_init(n, name, CLASSES, SIDE, "formula", o);
 }
 
 static const float *forward(struct net *n, uint64_t step)
@@ -87,12 +49,12 @@ static void test_drop_path(void **state)
 	struct net host, ref, off;
 
 	(void)state;
-	net_init(&host, "efficientnet_b0", o);
+	of_formula(&host, "efficientnet_b0", o);
 	o.backend = GN_BACKEND_REF;
-	net_init(&ref, "efficientnet_b0", o);
+	of_formula(&ref, "efficientnet_b0", o);
 	o.drop_path = 0;
 	o.backend = GN_BACKEND_HOST;
-	net_init(&off, "efficientnet_b0", o);
+	of_formula(&off, "efficientnet_b0", o);
 	assert_true(apart(BATCH * CLASSES, forward(&host, 7), forward(&ref, 7)) < 1e-3);
 	backward(&host);
 	backward(&ref);
@@ -114,9 +76,9 @@ static void test_recomputed(void **state)
 		struct gn_plan_options o = {.backend = GN_BACKEND_HOST, .training = 1};
 		struct net again, kept;
 
-		net_init(&again, names[i], o);
+		of_formula(&again, names[i], o);
 		o.keep = 1;
-		net_init(&kept, names[i], o);
+		of_formula(&kept, names[i], o);
 		forward(&again, 0);
 		backward(&again);
 		forward(&kept, 0);
@@ -133,8 +95,8 @@ static void test_frozen(void **state)
 	struct gn_err err;
 
 	(void)state;
-	net_init(&plain, "mobilenet_v3_large", (struct gn_plan_options){.backend = GN_BACKEND_HOST});
-	net_init(&frozen, "mobilenet_v3_large", (struct gn_plan_options){.backend = GN_BACKEND_HOST, .frozen = 1});
+	of_formula(&plain, "mobilenet_v3_large", (struct gn_plan_options){.backend = GN_BACKEND_HOST});
+	of_formula(&frozen, "mobilenet_v3_large", (struct gn_plan_options){.backend = GN_BACKEND_HOST, .frozen = 1});
 	assert_ok(gn_plan_freeze(frozen.plan, &err));
 	assert_true(apart(BATCH * CLASSES, forward(&frozen, 0), forward(&plain, 0)) < 1e-4);
 	net_release(&plain);
@@ -148,8 +110,8 @@ static void test_bf16(void **state)
 	(void)state;
 	if (!gn_backend_has_bf16(GN_BACKEND_HOST))
 		skip();
-	net_init(&full, "convnext_tiny", (struct gn_plan_options){.backend = GN_BACKEND_HOST, .training = 1});
-	net_init(&half, "convnext_tiny", (struct gn_plan_options){.backend = GN_BACKEND_HOST, .training = 1, .bf16 = 1});
+	of_formula(&full, "convnext_tiny", (struct gn_plan_options){.backend = GN_BACKEND_HOST, .training = 1});
+	of_formula(&half, "convnext_tiny", (struct gn_plan_options){.backend = GN_BACKEND_HOST, .training = 1, .bf16 = 1});
 	assert_true(apart(BATCH * CLASSES, forward(&half, 0), forward(&full, 0)) < 5e-2);
 	backward(&full);
 	backward(&half);
@@ -169,7 +131,7 @@ static double deviation(const char *network, const char *name)
 	assert_ok(gn_model_create(network, 1000, 0, 224, &m, &err));
 	while (strcmp(gn_model_param(m, index)->name, name))
 		assert_true(++index < gn_model_param_count(m));
-	x = room(gn_model_param(m, index)->count);
+	x = room(gn_model_param(m, index)->count, sizeof *x);
 	gn_init_param(m, index, 3, x);
 	for (size_t i = 0; i < gn_model_param(m, index)->count; i++)
 		sum += (double)x[i] * x[i];

@@ -1,59 +1,13 @@
 /* Whole networks: the host against the oracle, and what a plan promises. */
-#include "tests/test.h"
+#include "tests/train/net.h"
 
 #include "kernels/optim.h"
-#include "src/base/alloc.h"
 #include "src/train/plan/weight_layouts.h"
-#include "src/train/model/init.h"
-#include "src/train/plan/plan.h"
 #include "src/train/plan/plan_internal.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct net {
-	struct gn_model *model;
-	struct gn_plan *plan;
-	float *params, *grads, *buffers, *images;
-	int32_t *labels;
-	struct gn_plan_options options;
-};
-
-static void *room(size_t count, size_t size)
-{
-	void *p = gn_alloc_aligned(count * size + 1);
-
-	assert_non_null(p);
-	return p;
-}
-
-static void net_init(struct net *n, const char *model, int classes, int side, struct gn_plan_options options)
-{
-	struct gn_err err;
-
-	assert_ok(gn_model_create(model, classes, 0, side, &n->model, &err));
-	n->options = options;
-	n->params = room(gn_model_param_elements(n->model), sizeof(float));
-	n->grads = room(gn_model_param_elements(n->model), sizeof(float));
-	n->buffers = room(gn_model_buffer_elements(n->model), sizeof(float));
-	n->images = room((size_t)options.batch * gn_model_channels(n->model) * side * side, sizeof(float));
-	n->labels = room(options.batch, sizeof(int32_t));
-	gn_init_formula_batch(options.batch, gn_model_channels(n->model), side, classes, n->images, n->labels);
-	assert_ok(gn_init_params(n->model, "seed:5", n->params, n->buffers, &err));
-	assert_ok(gn_plan_create(n->model, &options, n->params, n->grads, n->buffers, &n->plan, &err));
-}
-
-static void net_release(struct net *n)
-{
-	gn_plan_destroy(n->plan);
-	gn_model_destroy(n->model);
-	free(n->params);
-	free(n->grads);
-	free(n->buffers);
-	free(n->images);
-	free(n->labels);
-}
 
 static double train(struct net *n, int steps)
 {
@@ -94,9 +48,9 @@ static void compare(const char *model, int batch, int side, struct gn_plan_optio
 	o.batch = batch;
 	o.training = 1;
 	o.backend = GN_BACKEND_HOST;
-	net_init(&host, model, 10, side, o);
+	net_init(&host, model, 10, side, "seed:5", o);
 	o.backend = GN_BACKEND_REF;
-	net_init(&ref, model, 10, side, o);
+	net_init(&ref, model, 10, side, "seed:5", o);
 	a = train(&host, 3);
 	b = train(&ref, 3);
 	assert_true(fabs(a - b) <= bound * fabs(b));
@@ -127,7 +81,7 @@ static void test_dropout_is_oracle(void **state)
 	struct net host;
 
 	(void)state;
-	net_init(&host, "vgg16", 10, 32, o);
+	net_init(&host, "vgg16", 10, 32, "seed:5", o);
 	o.backend = GN_BACKEND_REF;
 	assert_ok(gn_plan_create(host.model, &o, host.params, host.grads, host.buffers, &ref, &err));
 	assert_ok(gn_plan_forward(host.plan, host.images, 7, &a, &err));
@@ -154,7 +108,7 @@ static void test_inference(void **state)
 	double loss;
 
 	(void)state;
-	net_init(&n, "resnet20", 10, 19, o);
+	net_init(&n, "resnet20", 10, 19, "seed:5", o);
 	train(&n, 2);
 	count = gn_model_buffer_elements(n.model);
 	before = room(count, sizeof *before);
@@ -185,7 +139,7 @@ static void frozen(const char *model, int side, int arranged)
 	struct gn_err err;
 	double first;
 
-	net_init(&n, model, 10, side, o);
+	net_init(&n, model, 10, side, "seed:5", o);
 	assert_ok(gn_weight_layouts_create(n.model, &arrange, &err));
 	if (arranged) {
 		gn_plan_destroy(n.plan);
@@ -238,9 +192,9 @@ static void test_bf16(void **state)
 	(void)state;
 	if (!gn_backend_has_bf16(GN_BACKEND_HOST))
 		skip();
-	net_init(&wide, "resnet20", 10, 32, o);
+	net_init(&wide, "resnet20", 10, 32, "seed:5", o);
 	o.bf16 = 1;
-	net_init(&narrow, "resnet20", 10, 32, o);
+	net_init(&narrow, "resnet20", 10, 32, "seed:5", o);
 	/* half, and what does not shrink; with AMX 0.5 MB of scratch memory more */
 	assert_true(100 * gn_plan_bytes(narrow.plan) < 65 * gn_plan_bytes(wide.plan));
 	assert_ok(gn_plan_forward(wide.plan, wide.images, 0, &logits, &err));
@@ -281,7 +235,7 @@ static void test_frozen_bf16(void **state)
 		struct gn_err err;
 		struct net n;
 
-		net_init(&n, models[i], 10, 32, o);
+		net_init(&n, models[i], 10, 32, "seed:5", o);
 		assert_ok(gn_plan_create(n.model, &eval, n.params, NULL, n.buffers, &wide, &err));
 		eval.bf16 = 1;
 		assert_ok(gn_plan_create(n.model, &eval, n.params, NULL, n.buffers, &narrow, &err));
@@ -342,7 +296,7 @@ static void test_ready(void **state)
 	double loss;
 
 	(void)state;
-	net_init(&n, "resnet50", 10, 64, o);
+	net_init(&n, "resnet50", 10, 64, "seed:5", o);
 	c.n = &n;
 	assert_ok(gn_plan_forward(n.plan, n.images, 0, &logits, &err));
 	assert_ok(gn_plan_loss(n.plan, n.labels, &loss, &err));
@@ -359,8 +313,8 @@ static void test_same_twice(void **state)
 	struct net a, b;
 
 	(void)state;
-	net_init(&a, "resnet20", 10, 32, o);
-	net_init(&b, "resnet20", 10, 32, o);
+	net_init(&a, "resnet20", 10, 32, "seed:5", o);
+	net_init(&b, "resnet20", 10, 32, "seed:5", o);
 	train(&a, 3);
 	train(&b, 3);
 	assert_memory_equal(a.params, b.params, gn_model_param_elements(a.model) * sizeof(float));
@@ -378,9 +332,9 @@ static void test_recomputed(void **state)
 	for (int bf16 = 0; bf16 < 1 + gn_backend_has_bf16(GN_BACKEND_HOST); bf16++) {
 		o.bf16 = bf16;
 		o.keep = 0;
-		net_init(&a, "resnet50", 10, 64, o);
+		net_init(&a, "resnet50", 10, 64, "seed:5", o);
 		o.keep = 1;
-		net_init(&b, "resnet50", 10, 64, o);
+		net_init(&b, "resnet50", 10, 64, "seed:5", o);
 		print_message("# arena %zu and %zu bytes\n", gn_plan_bytes(a.plan), gn_plan_bytes(b.plan));
 		/* 2 MiB of activations; how much scratch memory stands beside them depends on the processor */
 		assert_true(gn_plan_bytes(a.plan) + (1 << 20) < gn_plan_bytes(b.plan));
@@ -464,7 +418,7 @@ static void test_pool_first(void **state)
 	struct net n;
 
 	(void)state;
-	net_init(&n, "vgg16", 10, 32, o);
+	net_init(&n, "vgg16", 10, 32, "seed:5", o);
 	for (int i = 0; i < n.plan->op_count; i++) {
 		const struct gn_plan_op *op = &n.plan->ops[i];
 
@@ -492,8 +446,8 @@ static void test_arranged(void **state)
 	int changed = 0;
 
 	(void)state;
-	net_init(&n, "resnet50", 10, 40, o);
-	net_init(&m, "resnet50", 10, 40, o);
+	net_init(&n, "resnet50", 10, 40, "seed:5", o);
+	net_init(&m, "resnet50", 10, 40, "seed:5", o);
 	count = gn_model_param_elements(m.model);
 	gn_plan_destroy(m.plan);
 	m.plan = NULL;
@@ -539,7 +493,7 @@ static void test_refusals(void **state)
 
 	(void)state;
 	o.batch = 3;
-	net_init(&n, "lenet", 10, 28, o);
+	net_init(&n, "lenet", 10, 28, "seed:5", o);
 	assert_int_equal(gn_plan_loss(n.plan, n.labels, &loss, &err), GN_ERR_USAGE);
 	assert_int_equal(gn_plan_backward(n.plan, NULL, NULL, &err), GN_ERR_USAGE);
 	assert_ok(gn_plan_forward(n.plan, n.images, 0, &logits, &err));
