@@ -103,7 +103,9 @@ static void end_child(struct run *r)
 
 	if (!r->kill_ns) {
 		r->kill_ns = now + (uint64_t)r->o->grace_s * 1000000000u;
-		gn_exec_child_signal(r->child, SIGTERM);
+		/* not twice, if Slurm ends the step */
+		if (gn_exec_child_passed_on(r->child) != SIGTERM)
+			gn_exec_child_signal(r->child, SIGTERM);
 		/* one that is stopped would not hear it */
 		gn_exec_child_signal(r->child, SIGCONT);
 	} else if (now >= r->kill_ns) {
