@@ -1,4 +1,5 @@
 /* One image in a worker: it is decoded and becomes a row, or is reported as bad. */
+#include "data/pack/pictures.h"
 #include "data/pack/pack_collect_internal.h"
 
 #include "data/pack/pack_journal.h"
@@ -76,39 +77,28 @@ static enum gn_status make_bytes(struct gn_pack_job *job, struct gn_err *err)
 				 err);
 }
 
-static void replace_bytes(struct gn_pack_job *job, unsigned char *jpeg, size_t len_bytes)
-{
-	free(job->bytes);
-	job->bytes = jpeg;
-	job->len_bytes = len_bytes;
-}
-
 /* Converts PNG and CMYK to RGB or grey JPEG, and with exif_rotate turns images. Others are unchanged. */
 static enum gn_status convert(struct gn_pack_job *job, int *converted, struct gn_err *err)
 {
 	const struct gn_pack_options *o = job->c->options;
-	int png = gn_image_sniff(job->bytes, job->len_bytes) == GN_IMAGE_PNG;
 	int orientation = o->exif_rotate ? gn_image_orientation(job->bytes, job->len_bytes) : 1;
 	unsigned char *jpeg;
 	size_t len;
-	enum gn_status status = GN_OK;
+	enum gn_status status;
 
-	*converted = png || gn_image_is_cmyk(job->bytes, job->len_bytes);
-	if (png && o->refuse_png)
+	if (o->refuse_png && gn_image_sniff(job->bytes, job->len_bytes) == GN_IMAGE_PNG)
 		return gn_err_set(err, GN_ERR_DATA, "a PNG file (--png convert converts it to JPEG)");
-	if (*converted) {
-		status = png ? gn_image_png_to_jpeg(job->bytes, job->len_bytes, o->quality, &jpeg, &len, err)
-			     : gn_image_cmyk_to_jpeg(job->bytes, job->len_bytes, o->quality, &jpeg, &len, err);
-		if (!status)
-			replace_bytes(job, jpeg, len);
-	}
+	status = gn_picture_to_jpeg(&job->bytes, &job->len_bytes, o->quality, converted, err);
 	if (status || orientation == 1)
 		return status;
 	status = gn_image_turn_jpeg(job->bytes, job->len_bytes, orientation, o->quality, &jpeg, &len, err);
-	if (!status)
-		replace_bytes(job, jpeg, len);
+	if (status)
+		return status;
+	free(job->bytes);
+	job->bytes = jpeg;
+	job->len_bytes = len;
 	*converted = 1;
-	return status;
+	return GN_OK;
 }
 
 /* Logs libjpeg's warning about a good image, for the first of them. */

@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { QUALITY = 95, LISTING_THREADS = 2 };
+enum { LISTING_THREADS = 2 };
 
 struct walk {
 	const struct gn_picture_sink *sink;
@@ -109,13 +109,6 @@ static int is_image(const char *path)
 	return 0;
 }
 
-static int is_dataset(const char *path)
-{
-	char manifest[PATH_MAX];
-
-	return !gn_path_join(manifest, sizeof manifest, path, GN_MANIFEST_NAME, NULL) && !access(manifest, F_OK);
-}
-
 static enum gn_status walk_source(struct walk *w, struct gn_err *err)
 {
 	const struct gn_source_sink sink = {w, take_file, take_empty, take_passed};
@@ -129,7 +122,7 @@ static enum gn_status walk_source(struct walk *w, struct gn_err *err)
 		w->sink->wants(w->sink->context);
 		return w->sink->picture(w->sink->context, &p, err);
 	}
-	if (S_ISDIR(info.st_mode) && is_dataset(w->source))
+	if (S_ISDIR(info.st_mode) && gn_manifest_is_there(w->source))
 		return walk_dataset(w, err);
 	if (S_ISDIR(info.st_mode) && (status = gn_manifest_check_parent(w->source, err)))
 		return status;
@@ -149,23 +142,27 @@ enum gn_status gn_pictures_walk(const char *const *sources, size_t count, const 
 	return status;
 }
 
-enum gn_status gn_picture_to_jpeg(unsigned char **bytes, size_t *len_bytes, struct gn_err *err)
+enum gn_status gn_picture_to_jpeg(unsigned char **bytes, size_t *len_bytes, int quality, int *converted, struct gn_err *err)
 {
 	enum gn_image_kind kind = gn_image_sniff(*bytes, *len_bytes);
 	unsigned char *jpeg;
 	size_t len;
 	enum gn_status status;
 
+	if (converted)
+		*converted = 0;
 	if (*len_bytes && kind != GN_IMAGE_PNG && kind != GN_IMAGE_JPEG)
 		return gn_image_not_jpeg(*bytes, *len_bytes, err);
 	if (kind != GN_IMAGE_PNG && !gn_image_is_cmyk(*bytes, *len_bytes))
 		return GN_OK;
-	status = kind == GN_IMAGE_PNG ? gn_image_png_to_jpeg(*bytes, *len_bytes, QUALITY, &jpeg, &len, err)
-				      : gn_image_cmyk_to_jpeg(*bytes, *len_bytes, QUALITY, &jpeg, &len, err);
+	status = kind == GN_IMAGE_PNG ? gn_image_png_to_jpeg(*bytes, *len_bytes, quality, &jpeg, &len, err)
+				      : gn_image_cmyk_to_jpeg(*bytes, *len_bytes, quality, &jpeg, &len, err);
 	if (status)
 		return status;
 	free(*bytes);
 	*bytes = jpeg;
 	*len_bytes = len;
+	if (converted)
+		*converted = 1;
 	return GN_OK;
 }

@@ -4,7 +4,7 @@
  * come in its own order. Only the images that the sink wants are read, so that several processes can share a walk: all see the same images
  * in the same order if the sources are the same.
  *
- * Thread safety: a walk belongs to one thread; gn_picture_load() to any. Blocks on the file system and in the sink.
+ * Thread safety: a walk belongs to one thread; gn_picture_to_jpeg() to any. Blocks on the file system and in the sink.
  */
 #ifndef GN_DATA_PACK_PICTURES_H
 #define GN_DATA_PACK_PICTURES_H
@@ -33,8 +33,11 @@ struct gn_picture_sink {
  * the walk. */
 enum gn_status gn_pictures_walk(const char *const *sources, size_t count, const struct gn_picture_sink *sink, struct gn_err *err);
 
-/* Makes a JPEG of an image as gannet pack does at its default quality: PNG and CMYK are converted, others unchanged. Takes *bytes and may
- * replace it. GN_ERR_DATA for what is neither. */
-enum gn_status gn_picture_to_jpeg(unsigned char **bytes, size_t *len_bytes, struct gn_err *err);
+/* As gannet pack has it by default. */
+#define GN_PICTURE_QUALITY 95
+
+/* Makes an RGB or grey JPEG of an image: PNG and CMYK are converted at this quality, others unchanged. Takes *bytes and may replace it.
+ * converted: whether it has; may be NULL. GN_ERR_DATA for what is neither. */
+enum gn_status gn_picture_to_jpeg(unsigned char **bytes, size_t *len_bytes, int quality, int *converted, struct gn_err *err);
 
 #endif

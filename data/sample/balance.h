@@ -2,7 +2,7 @@
  *
  * Of N samples of K classes (those that have images) each epoch draws floor(N / K) or one more of each class. Within a class the draws of an
  * epoch go through a permutation of its images, and through another when that is used up: images of small classes are repeated, each
- * equally often, and of large classes every epoch takes others. Draw number i (0 .. N - 1) takes the place of sample i everywhere: the
+ * equally often, and of a large class each epoch takes some at random. Draw number i (0 .. N - 1) takes the place of sample i everywhere: the
  * order of an epoch permutes draws, and augmentation is drawn by their number, so that a repeated image looks different each time. All
  * this is a pure function of (seed, epoch, i).
  *

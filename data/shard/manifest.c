@@ -290,12 +290,18 @@ enum gn_status gn_manifest_parse(const char *text, size_t len, const char *path,
 	return status;
 }
 
+int gn_manifest_is_there(const char *directory)
+{
+	char path[PATH_MAX];
+
+	return !gn_path_join(path, sizeof path, directory, GN_MANIFEST_NAME, NULL) && !access(path, F_OK);
+}
+
 static int is_dataset(const char *parent, const char *name)
 {
-	char folder[PATH_MAX], path[PATH_MAX];
+	char folder[PATH_MAX];
 
-	return !gn_path_join(folder, sizeof folder, parent, name, NULL) &&
-	       !gn_path_join(path, sizeof path, folder, GN_MANIFEST_NAME, NULL) && !access(path, F_OK);
+	return !gn_path_join(folder, sizeof folder, parent, name, NULL) && gn_manifest_is_there(folder);
 }
 
 enum gn_status gn_manifest_check_parent(const char *directory, struct gn_err *err)

@@ -42,7 +42,7 @@ struct gn_manifest {
 	struct gn_manifest_shard *shards;
 	uint32_t class_count, shard_count;
 	uint64_t samples; /* in all shards */
-	uint64_t skipped; /* bad images skipped with --skip-bad */
+	uint64_t skipped; /* bad images skipped with --skip-bad; with pack --split in both datasets those of the whole pack */
 	uint64_t seed;	  /* of the shuffle */
 	int exif_rotate;  /* images were turned as their EXIF orientation says; not in the digest, absent when 0 */
 	uint32_t version; /* of the format */
@@ -59,6 +59,8 @@ enum gn_status gn_manifest_seal(struct gn_manifest *m, struct gn_err *err);
 enum gn_status gn_manifest_save(const struct gn_manifest *m, const char *directory, struct gn_err *err);
 /* Reads and validates the manifest. The caller releases m. */
 enum gn_status gn_manifest_load(const char *directory, struct gn_manifest *m, struct gn_err *err);
+/* Whether a folder holds a packed dataset, by the name of its file. */
+int gn_manifest_is_there(const char *directory);
 /* Where directory is no dataset and folders in it are, as gannet pack --split writes them: GN_ERR_NOT_FOUND, naming two of them. Else
  * GN_OK. */
 enum gn_status gn_manifest_check_parent(const char *directory, struct gn_err *err);

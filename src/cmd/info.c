@@ -294,13 +294,6 @@ static const char *file_type(const char *path)
 	return is_text(bytes, len) ? "text" : "of unknown type";
 }
 
-static int has_manifest(const char *folder)
-{
-	char path[PATH_MAX];
-
-	return !gn_path_join(path, sizeof path, folder, GN_MANIFEST_NAME, NULL) && !access(path, F_OK);
-}
-
 /* Reports what path is instead. info: the result of stat(). */
 static int refuse(const char *path, const struct stat *info, struct gn_err *err)
 {
@@ -342,7 +335,7 @@ static int run(const void *target, const struct gn_text_list *positional)
 	}
 	if (S_ISDIR(info.st_mode) && gn_info_is_checkpoint(path))
 		return gn_info_checkpoint(path, o->json);
-	if (S_ISDIR(info.st_mode) && has_manifest(path))
+	if (S_ISDIR(info.st_mode) && gn_manifest_is_there(path))
 		return dataset_info(path, o->json, &err);
 	if (!S_ISREG(info.st_mode) || file_type(path))
 		return refuse(path, &info, &err);

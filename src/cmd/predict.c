@@ -67,8 +67,9 @@ static enum gn_status predict(const struct gn_predict_options *o, const struct g
 		status = gn_predict(o, sources, &sink, comm, log, &images, bad, err);
 	if (!status && gn_comm_rank(comm) == 0) {
 		status = gn_predict_output_finish(output, err);
-		gn_log_info(log, "%llu image%s predicted, %llu passed over", (unsigned long long)(images - *bad),
-			    gn_text_plural(images - *bad), (unsigned long long)*bad);
+		if (!status)
+			gn_log_info(log, "%llu image%s predicted, %llu passed over", (unsigned long long)(images - *bad),
+				    gn_text_plural(images - *bad), (unsigned long long)*bad);
 	}
 	gn_predict_output_destroy(output);
 	gn_comm_destroy(comm);

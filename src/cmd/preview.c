@@ -47,7 +47,7 @@ static const struct gn_command command = {
 	.positional = "DATASET",
 	.description = "Writes a sheet of the images that gannet train, with the same options, takes from --first on in an epoch, in its "
 		       "order, and prints which they are: row and column, the sample's number in the dataset, its name and class, and "
-		       "with --mixup the other sample's class and the weight of the first. Pixels are those that the network gets, "
+		       "with --mixup or --cutmix the other sample's class and the weight of the first. Pixels are those that the network gets, "
 		       "without the normalisation, rounded to 8 bits. With --resize-schedule give --side of the epoch.",
 	.examples = "  gannet preview train --out sheet.png\n"
 		    "  gannet preview train --model lenet --augment shift --out sheet.png\n"
@@ -121,12 +121,7 @@ static enum gn_status load(struct preview *p, const char *directory, struct gn_e
 	p->lo = (struct gn_loader_options){.ranks = 1, .batch = (uint32_t)(wanted < left ? wanted : left), .threads = 2};
 	status = gn_model_create(t->model, (int)gn_dataset_classes(p->dataset), (int)t->channels, side, &p->model, err);
 	if (!status)
-		status = gn_input_parse(t->mean, t->deviation, gn_model_channels(p->model), &p->input, err);
-	if (!status)
-		status = gn_input_check(t->mean, t->deviation, &p->input, err);
-	if (!status)
-		status = gn_interpolation_parse(t->interpolation, &p->input.interpolation, err);
-	p->input.resize_shorter = t->resize_shorter < 0 ? 0 : t->resize_shorter;
+		status = gn_input_of_train(t, gn_model_channels(p->model), 1, &p->input, err);
 	if (!status)
 		status = gn_input_train_options(t, &p->input, p->model, side, &p->lo, err);
 	if (!status)

@@ -18,6 +18,7 @@ assert all(rate > 1 for rate in rates), row
 assert rates[3] > rates[1], row
 augment = row["augment_us"]
 assert len(augment) == 21 and all(us >= 0 for us in augment.values()) and augment["randaugment 2,9"] > 0, augment
+assert augment["Hue"] > augment["Invert"], augment  # of an image that is not black
 assert abs(row["of_plain"] - rates[1] / rates[0]) < 0.01, row
 PY
 # shellcheck disable=SC2016

@@ -127,9 +127,11 @@ static void erasing(void **state)
 	}
 	/* five deviations */
 	assert_true(fabs(erased - 0.25 * SAMPLES) < 5 * sqrt(0.25 * 0.75 * SAMPLES));
-	memset(again, 0, sizeof again);
+	for (size_t k = 0; k < values; k++)
+		(&image[0][0][0])[k] = (&again[0][0][0])[k] = 1;
 	gn_random_erase(0, 5, 2, 1, 3, SIDE, SIDE, &image[0][0][0]);
 	gn_random_erase(1, 5, 2, 1, 1, 1, 1, &image[0][0][0]); /* never fits */
+	assert_memory_equal(image, again, sizeof image);
 }
 
 static void cutmix_boxes(void **state)

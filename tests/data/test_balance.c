@@ -60,7 +60,7 @@ static void test_equal_shares(void **state)
 	gn_balance_destroy(b);
 }
 
-/* A large class shows all its images within the epochs that it takes, and more than once in none of them. */
+/* Nearly all images of a large class are shown within 24 epochs. */
 static void test_large_classes_turn(void **state)
 {
 	uint32_t labels[COUNT], seen[COUNT] = {0}, missing = 0;

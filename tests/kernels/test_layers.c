@@ -232,6 +232,38 @@ static void test_differences(void **state)
 	}
 }
 
+/* Scaling by channel and layer norm of 48 pixels with 16 channels; the gradients of factors, weights and biases, too. */
+static void same_by_channel(const struct gn_layer_loops *a, const struct gn_layer_loops *b, const float *x, const float *dy)
+{
+	enum { PIXELS = 48, CHANNELS = 16, COUNT = PIXELS * CHANNELS };
+	static float weight[CHANNELS], bias[CHANNELS], buffer[2 * GN_LAYER_TILE * CHANNELS];
+	const struct gn_layer_piece piece = {PIXELS, CHANNELS, CHANNELS, 0};
+	const struct gn_layer_rows rows = {PIXELS, CHANNELS, CHANNELS, CHANNELS, CHANNELS, 0, 1e-6, weight, bias};
+	const struct gn_layer_loops *of[2] = {a, b};
+	static float y[2][COUNT], sums[2][2 * CHANNELS];
+
+	for (int c = 0; c < CHANNELS; c++) {
+		weight[c] = 1 + (float)c / 10;
+		bias[c] = (float)(c % 3) - 1;
+	}
+	for (int k = 0; k < 2; k++)
+		of[k]->scale(&piece, x, weight, y[k]);
+	assert_near("loops", "scaled", COUNT, y[1], y[0], 1e-6);
+	for (int k = 0; k < 2; k++)
+		of[k]->scale_gradient(&piece, x, weight, dy, y[k], sums[k]);
+	assert_near("loops", "gradient of what is scaled", COUNT, y[1], y[0], 1e-6);
+	assert_near("loops", "gradient of factors", CHANNELS, sums[1], sums[0], 1e-5);
+	for (int k = 0; k < 2; k++)
+		of[k]->norm(&rows, x, y[k], buffer);
+	assert_near("loops", "normalised", COUNT, y[1], y[0], 1e-5);
+	memset(sums, 0, sizeof sums);
+	for (int k = 0; k < 2; k++)
+		of[k]->norm_gradient(&rows, x, dy, y[k], sums[k], sums[k] + CHANNELS, buffer);
+	assert_near("loops", "gradient of what is normalised", COUNT, y[1], y[0], 1e-5);
+	/* sums of terms that cancel, of rows whose mean is large beside their deviation */
+	assert_near("loops", "gradients of weight and bias", 2 * (size_t)CHANNELS, sums[1], sums[0], 1e-4);
+}
+
 /* Every set of instructions that this processor has gives the same to within rounding. */
 static void test_loops(void **state)
 {
@@ -260,6 +292,8 @@ static void test_loops(void **state)
 			assert_near("loops", "gradient", 777, dx[to], dx[0], 2e-6);
 		}
 	print_message("# %zu sets of instructions\n", count);
+	for (size_t i = 1; i < count; i++)
+		same_by_channel(all[0], all[i], x, dy);
 }
 
 static void test_refusals(void **state)

@@ -74,6 +74,18 @@ enum gn_status gn_input_check(const char *mean, const char *deviation, const str
 	return GN_OK;
 }
 
+enum gn_status gn_input_of_train(const struct gn_train_options *o, int channels, int checked, struct gn_input_spec *out, struct gn_err *err)
+{
+	enum gn_status status = gn_input_parse(o->mean, o->deviation, channels, out, err);
+
+	if (!status && checked)
+		status = gn_input_check(o->mean, o->deviation, out, err);
+	if (!status && o->interpolation)
+		status = gn_interpolation_parse(o->interpolation, &out->interpolation, err);
+	out->resize_shorter = o->resize_shorter < 0 ? 0 : o->resize_shorter;
+	return status;
+}
+
 enum gn_status gn_input_augment_parse(const char *text, int side, enum gn_augment *out, struct gn_err *err)
 {
 	static const struct {

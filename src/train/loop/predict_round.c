@@ -119,7 +119,7 @@ static enum gn_status decode(struct job *job, struct gn_sample_pipeline *p, stru
 			job->bytes = (unsigned char *)text;
 	}
 	if (!status)
-		status = gn_picture_to_jpeg(&job->bytes, &job->len_bytes, err);
+		status = gn_picture_to_jpeg(&job->bytes, &job->len_bytes, GN_PICTURE_QUALITY, NULL, err);
 	return status ? status : gn_sample_pipeline_run_jpeg(p, job->bytes, job->len_bytes, job->image, err);
 }
 

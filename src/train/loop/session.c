@@ -35,19 +35,14 @@ static enum gn_status make_model(struct gn_session *s, struct gn_err *err)
 
 	if (status)
 		return status;
-	status = gn_input_parse(o->mean, o->deviation, gn_model_channels(s->model), &s->checkpoint.info.input, err);
 	/* a checkpoint of an earlier version may be of any values, and is resumed with them: gn_session_restore knows whether it is */
-	if (!status && !strcmp(o->resume, "none"))
-		status = gn_input_check(o->mean, o->deviation, &s->checkpoint.info.input, err);
+	status = gn_input_of_train(o, gn_model_channels(s->model), !strcmp(o->resume, "none"), &s->checkpoint.info.input, err);
 	if (status)
 		return gn_err_prefix(err, "%s", gn_model_name(s->model)), status;
 	if (o->resize_schedule)
 		status = gn_resize_schedule_parse(o->resize_schedule, &s->schedule.resize, err);
 	if (status)
 		return status;
-	s->checkpoint.info.input.resize_shorter = o->resize_shorter < 0 ? 0 : o->resize_shorter;
-	if (o->interpolation && gn_interpolation_parse(o->interpolation, &s->checkpoint.info.input.interpolation, err))
-		return GN_ERR_USAGE;
 	snprintf(s->checkpoint.info.model, sizeof s->checkpoint.info.model, "%s", gn_model_name(s->model));
 	s->checkpoint.info.classes = gn_model_classes(s->model);
 	s->checkpoint.info.channels = gn_model_channels(s->model);

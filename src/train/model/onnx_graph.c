@@ -45,7 +45,7 @@ void gn_onnx_put_text(struct gn_strbuf *s, int field, const char *text)
 	gn_onnx_put_bytes(s, field, text, strlen(text));
 }
 
-void gn_onnx_put_float(struct gn_strbuf *s, int field, float value)
+static void put_float(struct gn_strbuf *s, int field, float value)
 {
 	char bytes[4];
 
@@ -63,7 +63,7 @@ static void put_attribute(struct gn_strbuf *node, const struct gn_onnx_attribute
 	gn_strbuf_init(&s);
 	gn_onnx_put_text(&s, NAME, a->name);
 	if (a->is_real)
-		gn_onnx_put_float(&s, F, a->real);
+		put_float(&s, F, a->real);
 	for (int i = 0; i < a->count; i++)
 		gn_onnx_put_int(&s, a->is_list ? INTS : I, a->ints[i]);
 	gn_onnx_put_int(&s, TYPE, a->is_real ? TYPE_FLOAT : a->is_list ? TYPE_INTS : TYPE_INT);

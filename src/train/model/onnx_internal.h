@@ -59,7 +59,6 @@ enum gn_status gn_onnx_add_layers(struct gn_onnx *g, struct gn_err *err);
 void gn_onnx_put_int(struct gn_strbuf *s, int field, int64_t value);
 void gn_onnx_put_bytes(struct gn_strbuf *s, int field, const char *data, size_t len_bytes);
 void gn_onnx_put_text(struct gn_strbuf *s, int field, const char *text);
-void gn_onnx_put_float(struct gn_strbuf *s, int field, float value);
 /* Key and length of a field whose len_bytes follow. */
 void gn_onnx_put_head(struct gn_strbuf *s, int field, uint64_t len_bytes);
 
