@@ -15,9 +15,10 @@ train() { # FOLDER OPTION...
 traced='' traced_folder=run
 final() { "$jsonl" "$dir/$1.jsonl" end params_sha256 | tail -1; }
 
-# whole FOLDER: every checkpoint with a final name, verified; at least one
+# whole FOLDER: every checkpoint with a final name, verified, and every part on a node's disk, which of one process is all of it; at least one
 whole() {
-	for checkpoint in "$1"/run/step-????????; do
+	for checkpoint in "$1"/run/step-???????? "$1"/disk/*/step-????????-node-?????; do
+		[ -d "$checkpoint" ] || { [ "${checkpoint#"$1"/disk}" != "$checkpoint" ] && continue; }
 		"$gannet" info "$checkpoint" >"$dir/out" 2>&1 || return 1
 	done
 }

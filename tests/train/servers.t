@@ -46,8 +46,11 @@ read -r pushes ahead <<<"$(staleness ssp0)"
 check 'all workers together' test "$ahead" = 0
 
 check 'async saves' lenet saved 3 --steps 30 --update async --servers 1 --checkpoint "$scratch/saved" --checkpoint-every 10
-check 'no checkpoint blocks training longer than it takes' test \
+check 'each of three is told, and blocked no longer than it took' test \
 	"$("$jsonl" "$scratch/saved.jsonl" checkpoint seconds blocked_seconds | awk '$2 > 0 && $2 <= $1' | wc -l)" = 3
+check 'async saves on the node first' lenet local 3 --steps 10 --update async --servers 1 --checkpoint "$scratch/local" --checkpoint-every 10 \
+	--checkpoint-local "$scratch/disk"
+check 'a part of it stays there, and nothing half-written' test "$(ls "$scratch"/disk/*)" = step-00000010-node-00000
 check 'async goes on with more workers' lenet saved 5 --steps 40 --update async --servers 2 --checkpoint "$scratch/saved" --resume auto
 check 'to the end' test "$("$jsonl" "$scratch/saved.jsonl" end step | tail -1)" = 40
 

@@ -85,6 +85,9 @@ struct gn_comm_rail {
 	uint64_t sent_bytes; /* this rank's payload to other nodes on this rail, since creation */
 };
 int gn_comm_rails(const struct gn_comm *c, struct gn_comm_rail *out);
+/* Local. GN_OK; GN_ERR_PEER_LOST if a rank of this group, or rank 0, is lost; another failure of the job. Texts of groups name the group.
+ * started_ns: as for gn_world_check_ranks(). Any thread. */
+enum gn_status gn_comm_check(const struct gn_comm *c, uint64_t started_ns, struct gn_err *err);
 /* Collective; blocks. Whether UCX supports messages in GPU memory on all ranks. */
 enum gn_status gn_comm_takes_gpu_memory(struct gn_comm *c, int *yes, struct gn_err *err);
 /* Local. Makes progress, on tails of messages, too; nonblocking. Without a progress thread, for a program that may not call for long. */

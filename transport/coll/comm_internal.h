@@ -138,9 +138,6 @@ static inline int gn_coll_is_complete(const struct gn_coll *c)
 
 /* --- failures (comm_failure.c) --- */
 
-/* GN_OK; GN_ERR_PEER_LOST if a rank of this group, or rank 0, is lost; another failure of the job. Texts of groups name the group.
- * started_ns: as for gn_world_check_ranks(). Any thread. */
-enum gn_status gn_comm_check(const struct gn_comm *c, uint64_t started_ns, struct gn_err *err);
 /* Whether something else may go on after a rank of c is lost. */
 int gn_comm_goes_on(const struct gn_comm *c);
 /* root: ends the operations in flight that depend on a lost rank. losses: gn_world_losses(), before. */

@@ -147,7 +147,7 @@ void gn_ucx_destroy(struct gn_ucx *f)
 	keep_workers = f->abandoned || f->disowned || gn_world_losses(f->world);
 	for (int i = 0; i < f->rail_count && !f->abandoned; i++)
 		if (f->rails[i].worker)
-			gn_ucx_rail_disconnect(&f->rails[i], until);
+			keep_workers |= !gn_ucx_rail_disconnect(&f->rails[i], until);
 	for (int i = 0; i < f->rail_count; i++)
 		gn_ucx_rail_close(&f->rails[i], keep_workers);
 	if (f->rail_count > 1 && f->event_fd >= 0)

@@ -89,8 +89,9 @@ void gn_ucx_free_kept(struct gn_ucx *f);
 
 /* r: zeroed but for ucx and device. tls: a UCX_TLS value. */
 enum gn_status gn_ucx_rail_open(struct gn_ucx_rail *r, const char *tls, struct gn_err *err);
-/* Flushes and closes the endpoints to all ranks that are not lost; blocks until until_ns (gn_clock_ns) at most. */
-void gn_ucx_rail_disconnect(struct gn_ucx_rail *r, uint64_t until_ns);
+/* Flushes and closes the endpoints to all ranks that are not lost; blocks until until_ns (gn_clock_ns) at most.
+ * Returns whether all were closed by then; if not, the worker is not to be destroyed. */
+int gn_ucx_rail_disconnect(struct gn_ucx_rail *r, uint64_t until_ns);
 /* Destroys worker and context, unless keep_worker; frees the rest. */
 void gn_ucx_rail_close(struct gn_ucx_rail *r, int keep_worker);
 enum gn_status gn_ucx_rail_connect(struct gn_ucx_rail *r, int rank, struct gn_err *err);

@@ -143,7 +143,8 @@ int gn_ucx_takes_gpu_memory(const struct gn_ucx *f)
 void gn_ucx_rail_close(struct gn_ucx_rail *r, int keep_worker)
 {
 	/* Destroying a worker with messages in flight would complete requests that are freed, and UCX 1.13 cannot cancel sends over
-	 * shared memory. The worker of an abandoned job is therefore leaked; the process ends soon. */
+	 * shared memory. Over TCP it aborts the process if a connection is still being made ("Assertion `req->send.wireup.type ==
+	 * ..."). Such a worker is therefore leaked; the process ends soon. */
 	if (r->worker && !keep_worker)
 		ucp_worker_destroy(r->worker);
 	if (r->context && !keep_worker)
@@ -350,7 +351,7 @@ void gn_ucx_rail_drop(struct gn_ucx_rail *r, int rank)
 		ucp_request_free(request);
 }
 
-void gn_ucx_rail_disconnect(struct gn_ucx_rail *r, uint64_t until_ns)
+int gn_ucx_rail_disconnect(struct gn_ucx_rail *r, uint64_t until_ns)
 {
 	ucp_request_param_t param = {0};
 	int size = gn_world_size(r->ucx->world), left;
@@ -382,4 +383,5 @@ void gn_ucx_rail_disconnect(struct gn_ucx_rail *r, uint64_t until_ns)
 		if (closing[i])
 			ucp_request_free(closing[i]);
 	free(closing);
+	return !left;
 }

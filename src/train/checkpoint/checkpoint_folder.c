@@ -264,7 +264,7 @@ enum gn_status gn_checkpoint_try(struct gn_comm *comm, const struct gn_checkpoin
 	if (made)
 		status = check_space(target, info, model, average, err);
 	status = gn_agree_status(comm, status, err);
-	if (!status && (root || gn_checkpoint_writes_slots(gn_comm_world(comm), gn_comm_rank(comm)))) {
+	if (!status && (root || gn_checkpoint_writes_slots(comm))) {
 		snprintf(name, sizeof name, "try-%05d", gn_comm_rank(comm));
 		status = gn_path_join(path, sizeof path, p.temporary, name, err);
 		if (!status)

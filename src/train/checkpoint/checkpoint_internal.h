@@ -30,7 +30,9 @@ enum gn_status gn_checkpoint_place(const struct gn_checkpoint_target *t, const s
 
 /* Where every rank holds all slots one per node writes, on the first node not rank 0, which writes the model. It also writes what is of
  * a node in local folders. */
-int gn_checkpoint_writes_slots(const struct gn_world *w, int rank);
+int gn_checkpoint_writes_slots(const struct gn_comm *c);
+/* The node of a rank of c. */
+int gn_checkpoint_node(const struct gn_comm *c, int rank);
 /* Files of this rank: [0] its node's or its own part of the optimizer, [1] the model, [2] its average (rank 0), [3] what this rank alone
  * has. Names of files that it does not write are empty. Local: of comm only the world's layout is read. Blocks. */
 enum gn_status gn_checkpoint_write_files(struct gn_comm *comm, const char *folder, const struct gn_checkpoint_info *info,

@@ -279,7 +279,7 @@ static enum gn_status copy_manifest(const char *local, const struct found *f, st
 /* Collective. owners[i]: the lowest rank whose node has file i; missing[i]... all ranks have the same list. */
 static enum gn_status find_owners(struct gn_comm *comm, const char *local, const struct found *f, int *owners, struct gn_err *err)
 {
-	int ranks = gn_comm_size(comm), leads = gn_checkpoint_writes_slots(gn_comm_world(comm), gn_comm_rank(comm));
+	int ranks = gn_comm_size(comm), leads = gn_checkpoint_writes_slots(comm);
 	unsigned char *has = calloc(f->count, 1), *all = calloc(f->count, (size_t)ranks);
 	char path[PATH_MAX];
 	enum gn_status status = has && all ? GN_OK : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a list of %zu files", f->count);

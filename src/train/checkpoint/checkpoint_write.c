@@ -79,10 +79,17 @@ static enum gn_status write_weights(const char *folder, const struct gn_checkpoi
 	return status;
 }
 
-int gn_checkpoint_writes_slots(const struct gn_world *w, int rank)
+int gn_checkpoint_node(const struct gn_comm *c, int rank)
 {
-	for (int r = rank + 1; r < gn_world_size(w); r++)
-		if (gn_world_node_of(w, r) == gn_world_node_of(w, rank))
+	return gn_world_node_of(gn_comm_world(c), gn_comm_world_rank(c, rank));
+}
+
+int gn_checkpoint_writes_slots(const struct gn_comm *c)
+{
+	int rank = gn_comm_rank(c);
+
+	for (int r = rank + 1; r < gn_comm_size(c); r++)
+		if (gn_checkpoint_node(c, r) == gn_checkpoint_node(c, rank))
 			return 0;
 	return 1;
 }
@@ -93,13 +100,13 @@ enum gn_status gn_checkpoint_write_files(struct gn_comm *comm, const char *folde
 {
 	const struct gn_world *w = gn_comm_world(comm);
 	int rank = gn_comm_rank(comm);
-	size_t elements = gn_model_param_elements(model), node = (size_t)gn_world_node_of(w, rank);
+	size_t elements = gn_model_param_elements(model), node = (size_t)gn_checkpoint_node(comm, rank);
 	size_t each = elements / (size_t)gn_world_nodes(w) + 1, begin = a->is_split ? a->begin : node * each;
 	size_t end = a->is_split ? a->end : begin + each;
 	char path[PATH_MAX], name[64];
 	enum gn_status status = GN_OK;
 
-	if (a->is_split ? a->begin < a->end : gn_checkpoint_writes_slots(w, rank)) {
+	if (a->is_split ? a->begin < a->end : gn_checkpoint_writes_slots(comm)) {
 		snprintf(name, sizeof name, "optimizer-%05zu.safetensors", a->is_split ? (size_t)rank : node);
 		status = name_file(folder, name, &files[0], path, err);
 		if (!status)

@@ -140,7 +140,6 @@ static void remove_unfinished(struct gn_checkpoint_writer *w)
 enum gn_status gn_checkpoint_writer_create(const struct gn_checkpoint_writer_options *o, struct gn_checkpoint_writer **out, struct gn_err *err)
 {
 	struct gn_checkpoint_writer *w = calloc(1, sizeof *w);
-	const struct gn_world *world = gn_comm_world(o->comm);
 	enum gn_status status;
 
 	if (w)
@@ -155,8 +154,8 @@ enum gn_status gn_checkpoint_writer_create(const struct gn_checkpoint_writer_opt
 	if (o->local)
 		memcpy(w->local, o->local, strlen(o->local) + 1);
 	w->rank = gn_comm_rank(o->comm);
-	w->node = gn_world_node_of(world, w->rank);
-	w->writes_slots = gn_checkpoint_writes_slots(world, w->rank);
+	w->node = gn_checkpoint_node(o->comm, w->rank);
+	w->writes_slots = gn_checkpoint_writes_slots(o->comm);
 	status = gn_weight_layouts_copy(o->layouts, &w->layouts, err);
 	if (status)
 		gn_checkpoint_writer_destroy(w);

@@ -2,6 +2,7 @@
 
 #include "src/train/loop/augment_options.h"
 #include "src/train/loop/class_weights.h"
+#include "src/train/loop/served.h"
 #include "src/train/parallel/compress.h"
 #include "src/train/parallel/server_rule.h"
 #include "src/train/parallel/shard.h"
@@ -71,23 +72,15 @@ static int asks_shard(const struct gn_train_options *o)
 	return gn_shard_mode_of(o->shard) != GN_SHARD_NONE;
 }
 
-static struct gn_server_spec servers_of(const struct gn_train_options *o)
-{
-	struct gn_server_spec s = {.mode = GN_UPDATE_ALLREDUCE};
-
-	gn_server_parse(o->update, o->servers, &s, NULL);
-	return s;
-}
-
 static int asks_servers(const struct gn_train_options *o)
 {
-	return servers_of(o).mode != GN_UPDATE_ALLREDUCE;
+	return gn_train_servers(o).mode != GN_UPDATE_ALLREDUCE;
 }
 
 /* Workers take steps one by one. */
 static int asks_async(const struct gn_train_options *o)
 {
-	return servers_of(o).mode > GN_UPDATE_SYNC;
+	return gn_train_servers(o).mode > GN_UPDATE_SYNC;
 }
 
 static int asks_clip(const struct gn_train_options *o)

@@ -17,7 +17,6 @@
 /* What a rank tells of its round, followed by its slots and their logits. */
 struct head {
 	uint32_t seen; /* images of the round on all ranks: the same everywhere */
-	uint32_t count;
 };
 
 struct predictor {
@@ -58,7 +57,7 @@ static struct gn_predict_slot *slots_of(char *record)
 static enum gn_status forward(struct predictor *p, int which, struct gn_err *err)
 {
 	const struct gn_predict_round *r = &p->rounds[which];
-	const struct head head = {p->seen[which], r->count};
+	const struct head head = {p->seen[which]};
 	const float *logits;
 	enum gn_status status = GN_OK;
 

@@ -251,8 +251,6 @@ static enum gn_status prepare(struct gn_session *s, struct gn_err *err)
 		status = make_model(s, err);
 	if (!status && s->options->class_weights)
 		status = gn_class_weights_load(s->options->class_weights, s->data.train, &s->data.class_weights, err);
-	if (!status && s->data.class_weights && s->device.backend == GN_BACKEND_CUDA)
-		status = gn_err_set(err, GN_ERR_USAGE, "--class-weights is not supported on GPUs: use --device host, or leave it out");
 	if (!status)
 		status = init_replica(s, err);
 	if (!status && s->options->sync_bn)

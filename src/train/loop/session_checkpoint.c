@@ -292,7 +292,7 @@ enum gn_status gn_session_save(struct gn_session *s, struct gn_err *err)
 	status = gn_session_drain(s, err);
 	if (!status)
 		status = forgive(s, begin_save(s, err), err);
-	/* workers that take steps one by one have no common step at which the next stage could begin */
+	/* with servers the whole is waited for: this worker's state is theirs, and stays as they gave it until it is written */
 	if (!status && s->options->served)
 		status = gn_session_drain(s, err);
 	return status;

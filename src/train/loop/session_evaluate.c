@@ -71,7 +71,10 @@ static enum gn_status score(struct gn_session *s, int average, const volatile si
 					&beside, out, err);
 	if (swaps)
 		gn_ema_swap(&ema, s->replica.params.host, s->replica.buffers.host);
-	if (gn_session_alone(s, status))
+	/* that another run has taken the checkpoint's folder is known to all ranks */
+	if (status && status != GN_ERR_EXISTS)
+		gn_session_alone(s, status);
+	if (status)
 		return gn_err_prefix(err, average ? "evaluation of the average" : "evaluation");
 	return GN_OK;
 }

@@ -100,7 +100,9 @@ enum gn_status gn_session_note_losses(struct gn_session *s, struct gn_err *err)
 	s->losses = losses;
 	if (!s->is_lost)
 		s->is_lost = calloc((size_t)s->workers, sizeof *s->is_lost);
-	for (int r = 0; s->is_lost && r < s->workers && !status; r++) {
+	if (!s->is_lost)
+		return gn_session_alone(s, gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for which of %d workers are lost", s->workers));
+	for (int r = 0; r < s->workers && !status; r++) {
 		if (s->is_lost[r] || !gn_world_is_lost(world, r))
 			continue;
 		s->is_lost[r] = 1;

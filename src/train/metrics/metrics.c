@@ -97,20 +97,6 @@ static enum gn_status score_batch(struct gn_plan *plan, struct gn_loader *loader
 	return GN_OK;
 }
 
-/* The ranks that evaluate together; others may be lost where a run goes on without them. */
-static enum gn_status check_ranks(struct gn_comm *comm, struct gn_err *err)
-{
-	const struct gn_world *world = gn_comm_world(comm);
-	enum gn_status status = GN_OK;
-
-	for (int r = 0; r < gn_comm_size(comm) && gn_world_losses(world) && !status; r++) {
-		int rank = gn_comm_world_rank(comm, r);
-
-		status = gn_world_check_ranks(world, &rank, 1, 0, err);
-	}
-	return status;
-}
-
 enum gn_status gn_metrics_run(struct gn_plan *plan, struct gn_loader *loader, struct gn_comm *comm, int classes, float *logits,
 			    struct gn_confusion *confusion, const volatile sig_atomic_t *stop, int *stopping, const struct gn_metrics_beside *beside,
 			    struct gn_metrics *out, struct gn_err *err)
@@ -132,7 +118,8 @@ enum gn_status gn_metrics_run(struct gn_plan *plan, struct gn_loader *loader, st
 		if (!status)
 			status = score_batch(plan, loader, classes, logits, confusion, &score, err);
 		if (!status)
-			status = check_ranks(comm, err);
+			/* others may be lost where a run goes on without them */
+			status = gn_comm_check(comm, 0, err);
 	}
 	if (stopped) {
 		score = (struct gn_metrics){0};
