@@ -51,8 +51,8 @@ expect 0 "^  memory of a node: asked for 1.07 GB, 0\\.[2-9][0-9]* GB used at mos
 # a task on a quiet machine, and more on a slow or busy one, which 0.25 s a task leave room for.
 step() {
 	# shellcheck disable=SC2016
-	on 60 srun -N2 -J step env SLURM_RESTART_COUNT=1 BURN_S=8 sh -c 'RANK=step$SLURM_PROCID exec python3 "$0"' "$cluster/burn.py" || return 1
-	until_within 60 step_is_told || { on 20 sacct -P -o JobID,TotalCPU --name step; return 1; }
+	on 60 srun -N2 -J step env SLURM_RESTART_COUNT=1 BURN_S=8 sh -c 'RANK=step$SLURM_PROCID exec python3 "$0"' "$cluster/burn.py" || { echo "srun ended with $?"; return 1; }
+	until_within 60 step_is_told || { on 20 sacct -P -o JobID,State,TotalCPU --name step; cat "$cluster/told"; return 1; }
 }
 step_is_told() {
 	# shellcheck disable=SC2016
@@ -61,7 +61,7 @@ step_is_told() {
 import json, sys
 told = json.load(sys.stdin)["slurm"]["core_hours_used"] * 3600
 used = [float(open(name).read()) for name in sys.argv[1:]]
-print(told, used)
+print("told", told, "s, used", used, file=open("told", "w"))
 sys.exit(not 0.98 * sum(used) <= told <= 1.02 * sum(used) + 0.25 * len(used))' "$cluster"/used.step[01]
 }
 check "core hours of a step of srun are within 2 % of getrusage and its ends" step
