@@ -189,7 +189,7 @@ static enum gn_status check_device(const struct gn_bench_options *o, const char 
 				    "on GPUs",
 				    mode);
 	if (!status && o->group && (!strcmp(o->device, "cuda") || !strcmp(mode, "p2p") || !strcmp(mode, "decode") ||
-				    !strcmp(mode, "train")))
+				    !strcmp(mode, "io") || !strcmp(mode, "train")))
 		status = gn_err_set(err, GN_ERR_USAGE, "--group is for collectives in host memory");
 	return status;
 }
@@ -228,7 +228,7 @@ static int is_mode(const char *name)
 	for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
 		if (!strcmp(modes[i].name, name))
 			return 1;
-	return !strcmp(name, "decode") || !strcmp(name, "train");
+	return !strcmp(name, "decode") || !strcmp(name, "io") || !strcmp(name, "train");
 }
 
 static int run(const void *options, const struct gn_text_list *positional)
@@ -245,6 +245,8 @@ static int run(const void *options, const struct gn_text_list *positional)
 		return gn_cmd_fail("bench", &err);
 	if (!strcmp(positional->items[0], "decode"))
 		return gn_bench_decode(o);
+	if (!strcmp(positional->items[0], "io"))
+		return gn_bench_io(o);
 	if (!strcmp(positional->items[0], "train"))
 		return gn_bench_train(o);
 	for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
@@ -253,7 +255,7 @@ static int run(const void *options, const struct gn_text_list *positional)
 	fprintf(stderr, "gannet bench: no mode '%s'; choose one of:", gn_text_visible(positional->items[0], mode, sizeof mode));
 	for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
 		fprintf(stderr, " %s", modes[i].name);
-	fputs(" decode train\n", stderr);
+	fputs(" decode io train\n", stderr);
 	return GN_EXIT_USAGE;
 }
 
@@ -309,13 +311,20 @@ static const struct gn_option options_table[] = {
 	{.name = "rails", .kind = GN_OPTION_INT, .offset = FIELD(rails), .value_name = "N", .initial = "0", .min = 0,
 	 .max = GN_RAILS_MAX, .help = "most network devices (rails) per node; 0: all that are equally fast"},
 	{.name = "data", .kind = GN_OPTION_TEXT, .offset = FIELD(data), .value_name = "DIR",
-	 .help = "decode: dataset written by gannet pack"},
+	 .help = "decode, io: dataset written by gannet pack; io also: a folder for a test file"},
 	{.name = "side", .kind = GN_OPTION_INT, .offset = FIELD(side), .value_name = "N", .initial = "224", .min = 1, .max = 4096,
 	 .help = "decode, train: side of the images in pixels"},
 	{.name = "images", .kind = GN_OPTION_INT, .offset = FIELD(images), .value_name = "N", .initial = "1000", .min = 1,
 	 .max = 1e9, .help = "decode: most images; --iters passes over them"},
 	{.name = "loader-threads", .kind = GN_OPTION_INT, .offset = FIELD(loader_threads), .value_name = "N", .initial = "2",
-	 .min = 1, .max = 1024, .help = "decode: worker threads of the loader"},
+	 .min = 1, .max = 1024, .help = "decode: worker threads of the loader; io: reading threads"},
+	{.name = "seconds", .kind = GN_OPTION_INT, .offset = FIELD(seconds), .value_name = "N", .initial = "10", .min = 1, .max = 86400,
+	 .help = "io: most time; it also ends when all has been read once"},
+	{.name = "file-bytes", .kind = GN_OPTION_SIZE, .offset = FIELD(file_bytes), .value_name = "N", .initial = "1G", .min = 4096,
+	 .max = 1LL << 44, .help = "io: size of the test file, where --data is no dataset"},
+	{.name = "block-bytes", .kind = GN_OPTION_SIZE, .offset = FIELD(block_bytes), .value_name = "N", .initial = "112K", .min = 512,
+	 .max = 1 << 30, .help = "io: bytes of a read in the test file (default: about a picture of ImageNet)"},
+	{.name = "warm", .kind = GN_OPTION_FLAG, .offset = FIELD(warm), .help = "io: leave what is in the page cache there"},
 	{.name = "bytes", .kind = GN_OPTION_FLAG, .offset = FIELD(bytes),
 	 .help = "decode: output crops as bytes, which a GPU resizes and normalises, instead of floats"},
 	{.name = "model", .kind = GN_OPTION_CHOICE, .offset = FIELD(model), .value_name = "NAME", .initial = "resnet50",
@@ -339,8 +348,8 @@ static const struct gn_option options_table[] = {
 
 static const struct gn_command command = {
 	.name = "bench",
-	.summary = "measure communication, decoding, or training steps",
-	.positional = "COLLECTIVE|p2p|decode|train",
+	.summary = "measure communication, reading, decoding, or training steps",
+	.positional = "COLLECTIVE|p2p|decode|io|train",
 	.description =
 		"COLLECTIVE is allreduce, reduce-scatter, allgather, broadcast, reduce or all-to-all. It is measured between the "
 		"ranks that started it (srun --mpi=pmix, mpirun, gannet launch), in the columns of nccl-tests: size is the longer of a rank's input and output; algorithm bandwidth is size divided by time; bus "
@@ -361,6 +370,9 @@ static const struct gn_command command = {
 		"decode needs no other ranks. It measures how many images/s one processor turns from files into training samples "
 		"(random crop and flip, resized, normalised), beside plain decoding of the same files by libjpeg-turbo, both in "
 		"processor time of the thread and in alternation; and the throughput of the loader with --loader-threads.\n\n"
+		"io needs no other ranks either. It reads the samples of a dataset in random order, as training does, with --loader-threads "
+		"threads, each sample once at most and checked by its CRC-32C, after removing the dataset from the page cache. Where --data "
+		"is another folder, the same is done with blocks of a temporary file, which is gone afterwards.\n\n"
 		"train measures --iters training steps after --warmup untimed ones, on one generated batch in memory: forward, "
 		"backward with the allreduce of gradients between ranks, and an update by SGD with momentum (learning rate 0.01, "
 		"weight decay 1e-4, no dropout). Times are those of the slowest rank; images per second come from the median step. "
@@ -370,6 +382,7 @@ static const struct gn_command command = {
 		    "  srun -N2 --mpi=pmix gannet bench p2p --transport rc   # of a link\n"
 		    "  gannet launch -n 4 gannet bench allreduce --group 2   # two at once\n"
 		    "  gannet bench decode --data /local/train --iters 5     # images/s\n"
+		    "  gannet bench io --data /nvme/train --loader-threads 8 # MB/s, samples/s\n"
 		    "  gannet bench train --model resnet50 --batch 16 --iters 10\n",
 	.options = options_table,
 	.option_count = sizeof options_table / sizeof *options_table,

@@ -12,9 +12,11 @@ struct gn_bench_options {
 	int64_t min_bytes, max_bytes, factor, iters, warmup, row_ms, root, peer, rails, group;
 	const char *algo, *transport, *tuning, *progress, *place, *type, *redop, *device, *comm;
 	int json, foreign, transport_strict;
-	const char *data; /* decode */
+	const char *data; /* decode, io */
 	int64_t side, loader_threads, images;
 	int bytes;
+	int64_t seconds, file_bytes, block_bytes; /* io */
+	int warm;
 	const char *model, *precision, *init; /* train */
 	int64_t batch, classes, threads;
 	int inference;
@@ -74,6 +76,8 @@ enum gn_status gn_bench_collective(struct gn_bench *b, enum gn_collective what, 
 enum gn_status gn_bench_p2p(struct gn_bench *b, struct gn_err *err);
 /* Prints; returns the exit code. Not collective. */
 int gn_bench_decode(const struct gn_bench_options *o);
+/* Reads samples of a dataset, or blocks of a temporary file, in random order. Prints; returns the exit code. Not collective. */
+int gn_bench_io(const struct gn_bench_options *o);
 /* Training steps or inference on generated images in memory, without a loader. Prints on rank 0; returns the exit code. */
 int gn_bench_train(const struct gn_bench_options *o);
 

@@ -2,7 +2,7 @@ bin_PROGRAMS += gannet
 gannet_CFLAGS = $(AM_CFLAGS)
 gannet_CPPFLAGS = $(AM_CPPFLAGS) -DGN_SITE_FILE='"$(sysconfdir)/gannet.conf"'
 gannet_SOURCES = \
-	src/cmd/bench.c src/cmd/bench.h src/cmd/bench_coll.c src/cmd/bench_augment.c src/cmd/bench_augment.h src/cmd/bench_decode.c src/cmd/bench_gpu.c \
+	src/cmd/bench.c src/cmd/bench.h src/cmd/bench_coll.c src/cmd/bench_augment.c src/cmd/bench_augment.h src/cmd/bench_decode.c src/cmd/bench_gpu.c src/cmd/bench_io.c \
 	src/cmd/bench_pattern.c src/cmd/bench_pattern.h \
 	src/cmd/bench_row.c src/cmd/bench_row.h src/cmd/bench_shared.c \
 	src/cmd/bench_train.c src/cmd/bench_train_internal.h src/cmd/bench_train_report.c \
