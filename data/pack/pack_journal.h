@@ -29,7 +29,8 @@ struct gn_pack_done {
 struct gn_pack_journal;
 
 /* Opens the journal in folder if this user owns it and it belongs to the same options, key_id, classes and sources; *going_on is then 1.
- * key_id identifies the key of an encrypted pack, else NULL. Otherwise empties the folder and starts a new journal. Blocks on the file system. */
+ * key_id identifies the key of an encrypted pack, else NULL. Otherwise empties the folder and starts a new journal. Blocks on the file
+ * system. */
 enum gn_status gn_pack_journal_open(struct gn_pack_journal **out, const char *folder, const struct gn_pack_options *options,
 				    const struct gn_data_key *key_id, const struct gn_names *classes, int *going_on, struct gn_err *err);
 /* The file remains. NULL is fine. */

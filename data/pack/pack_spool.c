@@ -1,5 +1,5 @@
-/* The spool: images that no file holds as they will be packed, between the two passes. With encrypt each is random salt, ciphertext and tag,
- * under HKDF(key, salt, "gannet spool 1"): a pack that resumes may reuse a place in the spool, but never a key. */
+/* The spool: images that no file holds as they will be packed, between the two passes. With encrypt each is random salt, ciphertext and
+ * tag, under HKDF(key, salt, "gannet spool 1"): a pack that resumes may reuse a place in the spool, but never a key. */
 #include "data/pack/pack_parts_internal.h"
 
 #include "data/sample/image.h"

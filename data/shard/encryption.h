@@ -1,13 +1,13 @@
 /* Encrypted datasets: samples by AES-256-GCM (src/base/data_key.h), the manifest signed.
  *
- * Each shard has a random salt of its own, new whenever it is written, also by a pack that resumes; its key is HKDF(key, salt,
- * "gannet shard 1"). A sample's nonce of 96 bits is the shard's number in the manifest (32 bits) and the sample's row (64 bits), big-endian,
- * so that none occurs twice under a key. The tag also covers format, label, width, height and length. A sample in a shard is the encrypted
+ * Each shard has a random salt of its own, new whenever it is written, also by a pack that resumes; its key is HKDF(key, salt, "gannet
+ * shard 1"). A sample's nonce of 96 bits is the shard's number in the manifest (32 bits) and the sample's row (64 bits), big-endian, so
+ * that none occurs twice under a key. The tag also covers format, label, width, height and length. A sample in a shard is the encrypted
  * JPEG file and then its tag of 16 bytes; the row's length_bytes and crc32c are of both, so that shards are verified without the key.
  *
- * In the manifest (version 3) key_check, HKDF(key, salt of shard 0, "gannet key check 1"), identifies the key, and mac, HKDF(key, salt of
- * shard 0, "gannet manifest 1 " and the digest), authenticates the digest, hence class names, order, and the tables and bytes of all shards.
- * Not secret: class names, and of each sample its name, label, width, height and length.
+ * In the manifest (version 3) key_check, HKDF(key, salt of shard 0, "gannet key check 1"), identifies the key, and mac, HKDF(key, salt
+ * of shard 0, "gannet manifest 1 " and the digest), authenticates the digest, hence class names, order, and the tables and bytes of all
+ * shards. Not secret: class names, and of each sample its name, label, width, height and length.
  *
  * Thread safety: any thread, no shared state.
  */

@@ -1,9 +1,10 @@
 /* A shard: an HDF5 file with JPEG files end to end in one contiguous dataset, and a row for each.
  *
- * Layout, all in the root group, all contiguous, one element per sample except `data`: data (uint8), offset (uint64, into data),
- * length (uint32), label (uint32), crc32c (uint32, of the bytes in data), width (uint16), height (uint16), name (bytes of fixed length,
- * padded with zeros). With encryption (data/shard/encryption.h) the bytes in data are a JPEG file's ciphertext and its tag. Attributes: format "gannet-shard", version 1, classes (uint32). No time stamps, so that the same samples give
- * the same bytes. Any HDF5 program reads it; Gannet asks HDF5 for the position of the bytes and reads them with pread.
+ * Layout, all in the root group, all contiguous, one element per sample except `data`: data (uint8), offset (uint64, into data), length
+ * (uint32), label (uint32), crc32c (uint32, of the bytes in data), width (uint16), height (uint16), name (bytes of fixed length, padded
+ * with zeros). With encryption (data/shard/encryption.h) the bytes in data are a JPEG file's ciphertext and its tag. Attributes: format
+ * "gannet-shard", version 1, classes (uint32). No time stamps, so that the same samples give the same bytes. Any HDF5 program reads it;
+ * Gannet asks HDF5 for the position of the bytes and reads them with pread.
  *
  * Thread safety: writing and opening use the HDF5 library, which is not thread-safe: one thread of the process at a time. Any
  * thread may read an open shard concurrently; reading does not use HDF5.

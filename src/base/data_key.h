@@ -1,8 +1,8 @@
 /* Encryption of data at rest: the user's key, keys derived from it, and AES-256-GCM, by OpenSSL's libcrypto.
  *
- * A key file holds 32 random bytes, which only its owner can read. Nothing is encrypted with that key itself: each use has a key of its own,
- * HKDF-SHA256 (RFC 5869) of the file's key, a random salt of 32 bytes and a text that names the use. A nonce may occur once under a derived
- * key: gn_aead_encrypt() with the same key and nonce for two texts reveals both.
+ * A key file holds 32 random bytes, which only its owner can read. Nothing is encrypted with that key itself: each use has a key of its
+ * own, HKDF-SHA256 (RFC 5869) of the file's key, a random salt of 32 bytes and a text that names the use. A nonce may occur once under
+ * a derived key: gn_aead_encrypt() with the same key and nonce for two texts reveals both.
  *
  * Thread safety: any thread, no shared state. Keys appear in no argument, environment or message; whoever holds one wipes it.
  */
