@@ -9,13 +9,13 @@ libgannet_data_a_SOURCES = \
 	data/sample/image.h data/sample/image_turn.c data/sample/mixup.c data/sample/mixup.h data/sample/options.c data/sample/options.h \
 	data/sample/order.c data/sample/order.h data/sample/resize.c data/sample/resize.h data/sample/resize_internal.h \
 	data/sample/resize_rows.c \
-	data/shard/dataset.c data/shard/dataset.h data/shard/manifest.c data/shard/manifest.h data/shard/names.c \
+	data/shard/dataset.c data/shard/dataset.h data/shard/encryption.c data/shard/encryption.h data/shard/manifest.c data/shard/manifest.h data/shard/names.c \
 	data/shard/names.h data/shard/shard.c data/shard/shard.h data/shard/shard_digest.c data/shard/shard_hdf5.c \
 	data/shard/shard_internal.h data/shard/shard_write.c data/shard/verify.c data/shard/verify.h \
 	data/pack/labels.c data/pack/labels.h data/pack/pack.c data/pack/pack.h data/pack/pack_classes.c \
 	data/pack/pack_collect.c data/pack/pack_collect_internal.h data/pack/pack_job.c data/pack/pack_journal.c \
 	data/pack/pack_journal.h data/pack/pack_levels.c data/pack/pack_options.h data/pack/pack_output.c \
-	data/pack/pack_parts_internal.h data/pack/pack_write.c data/pack/pictures.c data/pack/pictures.h data/pack/source.c data/pack/source.h \
+	data/pack/pack_parts_internal.h data/pack/pack_spool.c data/pack/pack_write.c data/pack/pictures.c data/pack/pictures.h data/pack/source.c data/pack/source.h \
 	data/pack/source_folder.c data/pack/source_tar.c data/pack/split.c data/pack/split.h data/pack/synthetic.c data/pack/synthetic.h \
 	data/loader/batch_builder.c data/loader/batch_builder.h data/loader/loader.c data/loader/loader.h data/loader/sample_pipeline.c \
 	data/loader/sample_pipeline.h \

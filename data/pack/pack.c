@@ -5,6 +5,7 @@
 #include "data/pack/source.h"
 #include "data/pack/split.h"
 #include "data/sample/image.h"
+#include "src/base/data_key.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 static enum gn_status check_options(const struct gn_pack_options *o, struct gn_err *err)
 {
 	struct gn_pack_split split;
+	enum gn_status status = GN_OK;
 
 	if (!o->synthetic_count && !o->source_count)
 		return gn_err_set(err, GN_ERR_USAGE, "nothing to pack: name a SOURCE, or give --synthetic COUNT");
@@ -30,7 +32,9 @@ static enum gn_status check_options(const struct gn_pack_options *o, struct gn_e
 				  (unsigned long long)o->synthetic_count, o->synthetic_classes);
 	if (!o->shard_bytes || o->threads < 1 || o->quality < 1 || o->quality > 100 || o->seed > INT64_MAX)
 		return gn_err_set(err, GN_ERR_USAGE, "shard size, threads, quality or seed out of range");
-	return o->split ? gn_pack_split_parse(o->split, &split, err) : GN_OK;
+	if (o->split)
+		status = gn_pack_split_parse(o->split, &split, err);
+	return status ? status : gn_data_key_check(o->key_file, err);
 }
 
 /* Bad images can be repaired or skipped: the good ones serve the next pack. */

@@ -8,11 +8,12 @@
  * The class of an image is its folder of the first level, as in torchvision's ImageFolder. When a whole source lies in one such
  * folder, and in folders inside that, the second level counts. With labels_file folders have no meaning.
  *
- * The same images and seed give the same bytes with any number of threads: rows are sorted before they are shuffled. Everything is
- * written in OUT.tmp-pack next to OUT and renamed at the end. A pack that is stopped or killed, or that fails because
- * of bad images, leaves it, with a journal (pack_journal.h). The next one with the same options (except skip_bad), classes and
- * sources reads the sources again, but decodes and writes only what is missing, with the same result; with others it starts from
- * the beginning. With a split the folder holds two datasets, data/pack/split.h. Blocks; one pack at a time per process (HDF5).
+ * The same images and seed give the same bytes with any number of threads: rows are sorted before they are shuffled; with a key_file
+ * they give other ciphertext each time. Everything is written in OUT.tmp-pack next to OUT and renamed at the end. A pack that is
+ * stopped or killed, or that fails because of bad images, leaves it, with a journal (pack_journal.h). The next one with the same
+ * options (except skip_bad), classes and sources reads the sources again, but decodes and writes only what is missing, with the same
+ * result; with others it starts from the beginning. With a split the folder holds two datasets, data/pack/split.h. Blocks; one pack at
+ * a time per process (HDF5).
  */
 #ifndef GN_DATA_PACK_PACK_H
 #define GN_DATA_PACK_PACK_H

@@ -110,9 +110,20 @@ static enum gn_status read_classes(struct gn_pack_set *set, const char *path, st
 							    : read_class_file(set, path, err);
 }
 
+/* id: what the journal says of the key. */
+static enum gn_status read_key(struct gn_pack_set *set, const char *path, struct gn_data_key *id, struct gn_err *err)
+{
+	static const uint8_t no_salt[GN_DATA_SALT_BYTES];
+	enum gn_status status = gn_data_key_read(path, &set->key, err);
+
+	set->encrypt = 1;
+	return status ? status : gn_data_key_derive(&set->key, no_salt, "gannet journal 1", id, err);
+}
+
 enum gn_status gn_pack_set_init(struct gn_pack_set *set, const struct gn_pack_options *options,
 				const struct gn_pack_output *output, struct gn_err *err)
 {
+	struct gn_data_key id;
 	enum gn_status status;
 	struct stat info;
 	int going_on = 0;
@@ -126,8 +137,11 @@ enum gn_status gn_pack_set_init(struct gn_pack_set *set, const struct gn_pack_op
 		status = gn_path_join(set->spool_path, sizeof set->spool_path, output->temporary, "spool", err);
 	if (!status && options->classes_file)
 		status = read_classes(set, options->classes_file, err);
+	if (!status && options->key_file)
+		status = read_key(set, options->key_file, &id, err);
 	if (!status)
-		status = gn_pack_journal_open(&set->journal, output->temporary, options, set->classes, &going_on, err);
+		status = gn_pack_journal_open(&set->journal, output->temporary, options, set->encrypt ? &id : NULL, set->classes, &going_on,
+					      err);
 	if (status)
 		return status;
 	set->spool = open(set->spool_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | (going_on ? 0 : O_EXCL), 0666);
@@ -147,6 +161,7 @@ void gn_pack_set_release(struct gn_pack_set *set)
 	gn_pack_journal_close(set->journal);
 	if (set->spool >= 0)
 		close(set->spool);
+	gn_data_key_wipe(&set->key);
 	memset(set, 0, sizeof *set);
 	set->spool = -1;
 }

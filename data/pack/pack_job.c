@@ -140,22 +140,10 @@ static enum gn_status append_item(struct gn_pack_collector *c, const struct gn_p
 	return status;
 }
 
-/* Appends bytes that no file holds to the spool. */
-static enum gn_status spool_bytes(struct gn_pack_job *job, uint64_t *offset, struct gn_err *err)
-{
-	struct gn_pack_collector *c = job->c;
-
-	pthread_mutex_lock(&c->lock);
-	*offset = c->set->spool_end;
-	c->set->spool_end += job->len_bytes;
-	pthread_mutex_unlock(&c->lock);
-	return gn_pwrite_full(c->set->spool, job->bytes, job->len_bytes, *offset, c->set->spool_path, err);
-}
-
 static int spool_holds(const struct gn_pack_set *set, const struct gn_pack_done *done)
 {
-	unsigned char *bytes = malloc(done->length_bytes);
-	int holds = bytes && !gn_pread_full(set->spool, bytes, done->length_bytes, done->spool_offset, set->spool_path, NULL) &&
+	unsigned char *bytes = malloc(done->length_bytes + GN_AEAD_TAG_BYTES);
+	int holds = bytes && !gn_pack_spool_read(set, done->spool_offset, bytes, done->length_bytes, NULL) &&
 		    gn_crc32c(0, bytes, done->length_bytes) == done->crc32c;
 
 	free(bytes);
@@ -202,7 +190,7 @@ static enum gn_status make_done(struct gn_pack_job *job, uint32_t in_crc32c, str
 	if (done.warned)
 		warn(job, info.warning);
 	if (!job->in_file || converted)
-		status = spool_bytes(job, &done.spool_offset, err);
+		status = gn_pack_spool_add(job->c->set, &job->c->lock, job->bytes, job->len_bytes, &done.spool_offset, err);
 	if (!status)
 		status = gn_pack_journal_add(job->c->set->journal, job->source, job->name, &done, err);
 	*out = done;

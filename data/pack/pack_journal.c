@@ -279,8 +279,8 @@ static enum gn_status digest_source(struct gn_sha256 *s, const char *path, struc
 
 /* Digest of everything that determines the bytes of an image or a shard. skip_bad does not: the order record says which images
  * there are. */
-static enum gn_status digest_all(const struct gn_pack_options *o, const struct gn_names *classes, char digest[GN_SHA256_HEX],
-				 struct gn_err *err)
+static enum gn_status digest_all(const struct gn_pack_options *o, const struct gn_data_key *key_id, const struct gn_names *classes,
+				 char digest[GN_SHA256_HEX], struct gn_err *err)
 {
 	const uint64_t numbers[] = {
 		o->source_count, o->synthetic_count, o->synthetic_classes, o->synthetic_height, o->synthetic_width,
@@ -298,6 +298,8 @@ static enum gn_status digest_all(const struct gn_pack_options *o, const struct g
 	gn_sha256_update(s, numbers, sizeof numbers);
 	for (uint32_t i = 0; i < gn_names_count(classes); i++)
 		digest_text(s, gn_names_get(classes, i));
+	if (key_id)
+		gn_sha256_update(s, key_id->bytes, sizeof key_id->bytes);
 	for (size_t i = 0; i < o->source_count && !status; i++)
 		status = digest_source(s, o->sources[i], err);
 	if (!status && o->labels_file) {
@@ -329,7 +331,7 @@ static enum gn_status begin(struct gn_pack_journal *j, const char *folder, const
 }
 
 enum gn_status gn_pack_journal_open(struct gn_pack_journal **out, const char *folder, const struct gn_pack_options *options,
-				    const struct gn_names *classes, int *going_on, struct gn_err *err)
+				    const struct gn_data_key *key_id, const struct gn_names *classes, int *going_on, struct gn_err *err)
 {
 	struct gn_pack_journal *j = calloc(1, sizeof *j);
 	char digest[GN_SHA256_HEX];
@@ -344,7 +346,7 @@ enum gn_status gn_pack_journal_open(struct gn_pack_journal **out, const char *fo
 	if (!status)
 		status = gn_path_join(j->path, sizeof j->path, folder, JOURNAL_NAME, err);
 	if (!status)
-		status = digest_all(options, classes, digest, err);
+		status = digest_all(options, key_id, classes, digest, err);
 	if (!status)
 		status = load(j, folder, digest, &good, options, err);
 	if (!status)

@@ -13,6 +13,7 @@
 #include "data/pack/pack_options.h"
 #include "data/shard/manifest.h"
 #include "data/shard/names.h"
+#include "src/base/data_key.h"
 
 /* A processed image. */
 struct gn_pack_done {
@@ -27,10 +28,11 @@ struct gn_pack_done {
 
 struct gn_pack_journal;
 
-/* Opens the journal in folder if this user owns it and it belongs to the same options, classes and sources; *going_on is then 1.
- * Otherwise empties the folder and starts a new journal. Blocks on the file system. */
+/* Opens the journal in folder if this user owns it and it belongs to the same options, key_id, classes and sources; *going_on is then 1.
+ * key_id identifies the key of an encrypted pack, else NULL. Otherwise empties the folder and starts a new journal. Blocks on the file
+ * system. */
 enum gn_status gn_pack_journal_open(struct gn_pack_journal **out, const char *folder, const struct gn_pack_options *options,
-				    const struct gn_names *classes, int *going_on, struct gn_err *err);
+				    const struct gn_data_key *key_id, const struct gn_names *classes, int *going_on, struct gn_err *err);
 /* The file remains. NULL is fine. */
 void gn_pack_journal_close(struct gn_pack_journal *j);
 /* Removes the file. */

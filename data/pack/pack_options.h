@@ -27,6 +27,7 @@ struct gn_pack_options {
 	int exif_rotate;	     /* apply the EXIF orientation: such images are turned and encoded again */
 	int quality;		     /* of converted and synthetic images, 1..100 */
 	const char *split;	     /* "NAME=FRACTION": two datasets, see data/pack/split.h; NULL: one */
+	const char *key_file;	     /* encrypt the samples with its key, data/shard/encryption.h; NULL: not encrypted */
 	struct gn_log *log;	     /* receives a line per bad image; may be NULL */
 	struct gn_progress_bar *progress; /* used exclusively by the pack */
 	const volatile sig_atomic_t *stop; /* non-zero: stop at the next image; may be NULL */

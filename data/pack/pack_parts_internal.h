@@ -6,9 +6,11 @@
 #include "data/pack/source.h"
 #include "data/shard/manifest.h"
 #include "data/shard/names.h"
+#include "src/base/data_key.h"
 #include "src/base/thread_pool.h"
 
 #include <limits.h>
+#include <pthread.h>
 
 /* The temporary output folder. */
 struct gn_pack_output {
@@ -57,7 +59,19 @@ struct gn_pack_set {
 	uint64_t spool_end;	       /* end of the spool */
 	int spool;		       /* file descriptor */
 	char spool_path[PATH_MAX];
+	int encrypt;
+	struct gn_data_key key; /* with encrypt */
 };
+
+/* Appends an image to the spool, with encrypt encrypted under a key of its own. *offset is its position. Any thread, with its own lock
+ * around the change of spool_end. */
+enum gn_status gn_pack_spool_add(struct gn_pack_set *set, pthread_mutex_t *lock, const void *bytes, size_t len_bytes, uint64_t *offset,
+				 struct gn_err *err);
+/* Reads an image of length_bytes from the spool into buffer, which has space for GN_AEAD_TAG_BYTES more. Does not check its CRC-32C. */
+enum gn_status gn_pack_spool_read(const struct gn_pack_set *set, uint64_t offset, void *buffer, size_t length_bytes, struct gn_err *err);
+/* Reads an item's image from spool or file, into a buffer as above, and checks that it is the one of the first pass. */
+enum gn_status gn_pack_item_read(const struct gn_pack_set *set, const struct gn_pack_options *options, const struct gn_pack_item *item,
+				 void *buffer, struct gn_err *err);
 
 /* GN_ERR_STOPPED after a stop request. */
 enum gn_status gn_pack_check_stop(const struct gn_pack_options *options, struct gn_err *err);

@@ -3,12 +3,13 @@
 #include "data/pack/pack_parts_internal.h"
 
 #include "data/pack/pack_journal.h"
-#include "data/sample/image.h"
+#include "data/shard/encryption.h"
 #include "data/shard/shard.h"
 #include "src/base/crc32c.h"
 #include "src/base/file.h"
 #include "src/base/sha256.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -41,7 +42,8 @@ struct shard_work {
 	const char **names;
 	int fd;
 	struct gn_manifest_shard *entry;
-	uint32_t index; /* in the journal */
+	uint32_t number, index; /* in the dataset, in the journal */
+	struct gn_data_key key; /* with encryption */
 };
 
 struct copy_job {
@@ -69,41 +71,16 @@ static enum gn_status verdict(struct writer *w, struct gn_err *err)
 	return status;
 }
 
-static enum gn_status load_file(const struct writer *w, const struct gn_pack_item *item, unsigned char *buffer,
-				struct gn_err *err)
-{
-	char path[PATH_MAX], *text;
-	size_t len;
-	enum gn_status status = gn_path_join(path, sizeof path, w->options->sources[item->source], item->name, err);
-
-	if (!status)
-		status = gn_file_load(path, GN_IMAGE_MAX_BYTES, &text, &len, err);
-	if (status)
-		return status;
-	if (len == item->length_bytes)
-		memcpy(buffer, text, len);
-	free(text);
-	if (len != item->length_bytes)
-		return gn_err_set(err, GN_ERR_DATA, "%s changed while it was being packed", path);
-	return GN_OK;
-}
-
 static enum gn_status copy_item(struct shard_work *s, uint64_t row, unsigned char *buffer, struct gn_err *err)
 {
-	const struct gn_pack_set *set = s->w->set;
-	const struct gn_pack_item *item = &set->items[s->first + row];
-	enum gn_status status;
+	struct gn_shard_row *r = &s->rows[row];
+	enum gn_status status = gn_pack_item_read(s->w->set, s->w->options, &s->w->set->items[s->first + row], buffer, err);
 
-	if (item->spool_offset == GN_PACK_IN_FILE)
-		status = load_file(s->w, item, buffer, err);
-	else
-		status = gn_pread_full(set->spool, buffer, item->length_bytes, item->spool_offset, set->spool_path, err);
-	if (!status && gn_crc32c(0, buffer, item->length_bytes) != item->crc32c)
-		status = gn_err_set(err, GN_ERR_DATA, "%s changed while it was being packed", item->name);
-	if (!status)
-		status = gn_pwrite_full(s->fd, buffer, item->length_bytes,
-					s->layout.data_offset + s->rows[row].offset, s->path, err);
-	return status;
+	if (!status && s->w->set->encrypt) {
+		status = gn_sample_encrypt(&s->key, s->number, row, r, buffer, err);
+		r->crc32c = gn_crc32c(0, buffer, r->length_bytes);
+	}
+	return status ? status : gn_pwrite_full(s->fd, buffer, r->length_bytes, s->layout.data_offset + r->offset, s->path, err);
 }
 
 static void run_copy(void *argument)
@@ -136,9 +113,25 @@ static void shard_work_free(struct shard_work *s)
 {
 	if (s->fd >= 0)
 		close(s->fd);
+	gn_data_key_wipe(&s->key);
 	free(s->rows);
 	free(s->names);
 	free(s);
+}
+
+/* Of ciphertext: known only now, where the shard's tables are written already. */
+static enum gn_status write_checksums(const struct shard_work *s, struct gn_err *err)
+{
+	uint32_t *values = calloc(s->count, sizeof *values);
+	enum gn_status status;
+
+	if (!values)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %llu checksums", (unsigned long long)s->count);
+	for (uint64_t i = 0; i < s->count; i++)
+		values[i] = htole32(s->rows[i].crc32c);
+	status = gn_pwrite_full(s->fd, values, s->count * sizeof *values, s->layout.crc32c_offset, s->path, err);
+	free(values);
+	return status;
 }
 
 /* Syncs, digests and frees a shard whose copies have ended. */
@@ -152,7 +145,9 @@ static void run_digest(void *argument)
 	m->samples = s->count;
 	m->data_offset = s->layout.data_offset;
 	m->data_bytes = s->layout.data_bytes;
-	if (fsync(s->fd))
+	if (s->w->set->encrypt)
+		status = write_checksums(s, &err);
+	if (!status && fsync(s->fd))
 		status = gn_err_errno(&err, errno, "cannot sync %s", s->path);
 	if (!status)
 		status = gn_sha256_file(s->path, m->sha256, &m->size_bytes, &err);
@@ -167,6 +162,7 @@ static void run_digest(void *argument)
 
 static enum gn_status make_rows(struct shard_work *s, struct gn_err *err)
 {
+	const uint32_t tag = s->w->set->encrypt ? GN_AEAD_TAG_BYTES : 0;
 	uint64_t offset = 0;
 
 	s->rows = calloc(s->count, sizeof *s->rows);
@@ -176,10 +172,10 @@ static enum gn_status make_rows(struct shard_work *s, struct gn_err *err)
 	for (uint64_t i = 0; i < s->count; i++) {
 		const struct gn_pack_item *item = &s->w->set->items[s->first + i];
 
-		s->rows[i] = (struct gn_shard_row){offset, item->length_bytes, item->class_id, item->crc32c,
+		s->rows[i] = (struct gn_shard_row){offset, item->length_bytes + tag, item->class_id, item->crc32c,
 						   item->width, item->height};
 		s->names[i] = item->name;
-		offset += item->length_bytes;
+		offset += item->length_bytes + tag;
 	}
 	return GN_OK;
 }
@@ -222,11 +218,14 @@ static enum gn_status write_shard(struct writer *w, uint64_t first, uint64_t cou
 	if (!s)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a shard");
 	*s = (struct shard_work){.w = w, .first = first, .count = count, .entry = entry, .index = index, .fd = -1};
+	s->number = index - w->part->first_shard;
 	status = gn_path_join(s->path, sizeof s->path, w->part->folder, entry->file, err);
 	if (!status && keep_shard(s)) {
 		shard_work_free(s);
 		return GN_OK;
 	}
+	if (!status && w->set->encrypt)
+		status = gn_encryption_begin_shard(entry, &w->set->key, &s->key, err);
 	if (!status)
 		status = make_rows(s, err);
 	if (!status)
@@ -295,7 +294,7 @@ static enum gn_status check_space(const struct gn_pack_set *set, const struct gn
 	enum gn_status status = gn_free_bytes(part->folder, &free_bytes, err);
 
 	for (uint64_t i = part->first; i < part->first + part->count; i++)
-		needed += set->items[i].length_bytes + sizeof(struct gn_shard_row) + strlen(set->items[i].name);
+		needed += set->items[i].length_bytes + GN_AEAD_TAG_BYTES + sizeof(struct gn_shard_row) + strlen(set->items[i].name);
 	for (uint32_t i = 0; i < m->shard_count; i++) {
 		const struct gn_manifest_shard *known = gn_pack_journal_shard(set->journal, part->first_shard + i);
 
@@ -372,7 +371,7 @@ enum gn_status gn_pack_write(const struct gn_pack_set *set, const struct gn_pack
 	if (!status)
 		status = verdict(&w, err);
 	if (!status)
-		status = gn_manifest_seal(m, err);
+		status = set->encrypt ? gn_encryption_seal(m, &set->key, err) : gn_manifest_seal(m, err);
 	pthread_mutex_destroy(&w.lock);
 	return status;
 }

@@ -20,7 +20,7 @@ enum { LISTING_THREADS = 2 };
 
 struct walk {
 	const struct gn_picture_sink *sink;
-	const char *source;
+	const char *source, *key_file;
 	struct gn_thread_pool *pool;
 };
 
@@ -68,7 +68,7 @@ static enum gn_status walk_sample(struct walk *w, const struct gn_dataset *d, ui
 		return status;
 	if (w->sink->wants(w->sink->context)) {
 		p.len_bytes = sample.length_bytes;
-		p.bytes = malloc(p.len_bytes + 1);
+		p.bytes = malloc(sample.stored_bytes + 1);
 		if (!p.bytes)
 			return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for an image of %u bytes", sample.length_bytes);
 		if (gn_dataset_read(d, index, p.bytes, &failure))
@@ -84,6 +84,7 @@ static enum gn_status walk_dataset(struct walk *w, struct gn_err *err)
 
 	if (status)
 		return status;
+	status = gn_dataset_unlock(d, w->key_file, err);
 	for (uint64_t i = 0; i < gn_dataset_count(d) && !status; i++)
 		status = walk_sample(w, d, i, err);
 	gn_dataset_close(d);
@@ -129,9 +130,10 @@ static enum gn_status walk_source(struct walk *w, struct gn_err *err)
 	return gn_source_walk(w->source, w->pool, &sink, err);
 }
 
-enum gn_status gn_pictures_walk(const char *const *sources, size_t count, const struct gn_picture_sink *sink, struct gn_err *err)
+enum gn_status gn_pictures_walk(const char *const *sources, size_t count, const struct gn_picture_sink *sink, const char *key_file,
+				struct gn_err *err)
 {
-	struct walk w = {.sink = sink};
+	struct walk w = {.sink = sink, .key_file = key_file};
 	enum gn_status status = gn_thread_pool_create(LISTING_THREADS, (size_t)4 * LISTING_THREADS, &w.pool, err);
 
 	for (size_t i = 0; i < count && !status; i++) {

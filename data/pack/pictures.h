@@ -30,8 +30,9 @@ struct gn_picture_sink {
 };
 
 /* Errors: a source that is missing, no archive or damaged (GN_ERR_NOT_FOUND, GN_ERR_DATA, GN_ERR_IO), and those of the sink, which end
- * the walk. */
-enum gn_status gn_pictures_walk(const char *const *sources, size_t count, const struct gn_picture_sink *sink, struct gn_err *err);
+ * the walk. key_file is that of datasets, gn_dataset_unlock(); may be NULL. */
+enum gn_status gn_pictures_walk(const char *const *sources, size_t count, const struct gn_picture_sink *sink, const char *key_file,
+				struct gn_err *err);
 
 /* As gannet pack has it by default. */
 #define GN_PICTURE_QUALITY 95

@@ -1,5 +1,6 @@
 #include "data/shard/dataset.h"
 
+#include "data/shard/encryption.h"
 #include "data/shard/manifest.h"
 #include "data/shard/shard.h"
 #include "src/base/file.h"
@@ -15,6 +16,7 @@ struct gn_dataset {
 	struct gn_shard **shards;
 	uint64_t *first; /* [shard_count + 1] index of each shard's first sample */
 	uint32_t max_length;
+	struct gn_data_key *keys; /* [shard_count] of an encrypted dataset that is unlocked, else NULL */
 };
 
 static enum gn_status check_against_manifest(const struct gn_shard *s, const struct gn_manifest_shard *m,
@@ -98,6 +100,11 @@ enum gn_status gn_dataset_open(const char *directory, struct gn_dataset **out, s
 	return GN_OK;
 }
 
+enum gn_status gn_dataset_unlock(struct gn_dataset *d, const char *key_file, struct gn_err *err)
+{
+	return gn_encryption_open(&d->manifest, d->directory, key_file, &d->keys, err);
+}
+
 void gn_dataset_close(struct gn_dataset *d)
 {
 	if (!d)
@@ -106,6 +113,7 @@ void gn_dataset_close(struct gn_dataset *d)
 		gn_shard_close(d->shards[i]);
 	free(d->shards);
 	free(d->first);
+	gn_encryption_release(d->keys, d->manifest.shard_count);
 	gn_manifest_release(&d->manifest);
 	free(d->directory);
 	free(d);
@@ -180,14 +188,21 @@ void gn_dataset_sample(const struct gn_dataset *d, uint64_t index, struct gn_sam
 	uint32_t shard = shard_of(d, index), row = (uint32_t)(index - d->first[shard]);
 	const struct gn_shard_row *r = &gn_shard_rows(d->shards[shard])[row];
 
-	*out = (struct gn_sample){shard, row, r->label, r->length_bytes, r->crc32c, r->width, r->height};
+	const uint32_t tag = d->manifest.key_check[0] && r->length_bytes > GN_AEAD_TAG_BYTES ? GN_AEAD_TAG_BYTES : 0;
+
+	*out = (struct gn_sample){shard, row, r->label, r->length_bytes - tag, r->crc32c, r->width, r->height, r->length_bytes};
 }
 
 enum gn_status gn_dataset_read(const struct gn_dataset *d, uint64_t index, void *buffer, struct gn_err *err)
 {
 	uint32_t shard = shard_of(d, index);
+	uint64_t row = index - d->first[shard];
+	enum gn_status status;
 
-	return gn_shard_read(d->shards[shard], index - d->first[shard], buffer, err);
+	if (d->manifest.key_check[0] && !d->keys)
+		return gn_err_set(err, GN_ERR_USAGE, "%s is encrypted, and no key was read", d->directory);
+	status = gn_shard_read(d->shards[shard], row, buffer, err);
+	return status || !d->keys ? status : gn_shard_decrypt(d->shards[shard], &d->keys[shard], shard, row, buffer, err);
 }
 
 void gn_dataset_sample_name(const struct gn_dataset *d, uint64_t index, char *out, size_t size)

@@ -6,8 +6,9 @@
  * `name`. Opening validates every row against the file (bounds, order, labels) and keeps the position of the bytes, so that reading
  * a sample is one pread.
  *
- * Lifecycle: gn_dataset_open ... gn_dataset_close. Thread safety: read-only after opening; any thread may call any function below
- * concurrently. Errors: GN_ERR_DATA with file and sample for inconsistent data, GN_ERR_NOT_FOUND without a manifest, GN_ERR_IO.
+ * Lifecycle: gn_dataset_open, gn_dataset_unlock before the first read ... gn_dataset_close. Thread safety: read-only after that; any
+ * thread may call any function below concurrently. Errors: GN_ERR_DATA with file and sample for inconsistent data, GN_ERR_NOT_FOUND
+ * without a manifest, GN_ERR_IO.
  */
 #ifndef GN_DATA_SHARD_DATASET_H
 #define GN_DATA_SHARD_DATASET_H
@@ -24,12 +25,17 @@ struct gn_sample {
 	uint32_t row;		/* within the shard */
 	uint32_t label;
 	uint32_t length_bytes;	/* of the JPEG file */
-	uint32_t crc32c;	/* of the JPEG file */
+	uint32_t crc32c;	/* of the bytes in the shard */
 	uint16_t width, height; /* pixels, recorded when packing */
+	uint32_t stored_bytes;	/* in the shard: length_bytes, and 16 more of an encrypted dataset */
 };
 
 /* Opens every shard of the manifest in directory. Blocks on the file system. */
 enum gn_status gn_dataset_open(const char *directory, struct gn_dataset **out, struct gn_err *err);
+/* Reads the key of an encrypted dataset, without which gn_dataset_read() fails; key_file NULL: none. For commands that read samples,
+ * whether it is encrypted or not. GN_ERR_USAGE for a key that is missing, wrong, or given for a dataset that is not encrypted; GN_ERR_DATA
+ * when the manifest was changed by someone without the key. The keys are wiped when it is closed. */
+enum gn_status gn_dataset_unlock(struct gn_dataset *d, const char *key_file, struct gn_err *err);
 void gn_dataset_close(struct gn_dataset *d);
 
 const char *gn_dataset_directory(const struct gn_dataset *d);
@@ -42,12 +48,12 @@ enum gn_status gn_dataset_same_classes(const struct gn_dataset *a, const struct 
 /* SHA-256 over seed, class names, shard digests and counts, in order: datasets with equal digests hold the same samples in the same
  * order. Borrowed, 64 hexadecimal digits. */
 const char *gn_dataset_digest(const struct gn_dataset *d);
-/* The largest length_bytes of a sample: the size of a read buffer. */
+/* The largest stored_bytes of a sample: the size of a read buffer. */
 uint32_t gn_dataset_max_length(const struct gn_dataset *d);
 
 /* index: 0 .. count-1 over all shards in the manifest's order; not checked. */
 void gn_dataset_sample(const struct gn_dataset *d, uint64_t index, struct gn_sample *out);
-/* Reads the JPEG file of sample index into buffer (at least its length_bytes) and checks its CRC-32C. */
+/* Reads the JPEG file of sample index into buffer (at least its stored_bytes), checks its CRC-32C, and decrypts it. */
 enum gn_status gn_dataset_read(const struct gn_dataset *d, uint64_t index, void *buffer, struct gn_err *err);
 /* The name that the sample was packed under (a path inside its source), for messages. Writes at most size bytes. */
 void gn_dataset_sample_name(const struct gn_dataset *d, uint64_t index, char *out, size_t size);

@@ -14,7 +14,10 @@
 
 #define MANIFEST_MAX_BYTES (256u << 20)
 #define MAX_ENTRIES (1u << 24)
-#define NEWEST_VERSION 2
+#define NEWEST_VERSION 3
+#define ENCRYPTED_VERSION 3
+#define PLAIN_VERSION 2
+#define CIPHER "AES-256-GCM"
 
 enum gn_status gn_manifest_init(struct gn_manifest *m, uint32_t class_count, uint32_t shard_count, struct gn_err *err)
 {
@@ -51,6 +54,8 @@ static enum gn_status digest_of(const struct gn_manifest *m, char hex[GN_SHA256_
 	if (m->version > 1)
 		gn_strbuf_printf(&text, "seed %llu skipped %llu\n", (unsigned long long)m->seed,
 				 (unsigned long long)m->skipped);
+	if (m->version == ENCRYPTED_VERSION)
+		gn_strbuf_printf(&text, "encryption " CIPHER " %s\n", m->key_check);
 	gn_strbuf_printf(&text, "classes %u\n", m->class_count);
 	for (uint32_t i = 0; i < m->class_count; i++)
 		gn_strbuf_printf(&text, "%zu %s %llu\n", strlen(m->classes[i].name), m->classes[i].name,
@@ -59,9 +64,9 @@ static enum gn_status digest_of(const struct gn_manifest *m, char hex[GN_SHA256_
 	for (uint32_t i = 0; i < m->shard_count; i++) {
 		const struct gn_manifest_shard *s = &m->shards[i];
 
-		gn_strbuf_printf(&text, "%llu %llu %llu %llu %s %s\n", (unsigned long long)s->samples,
+		gn_strbuf_printf(&text, "%llu %llu %llu %llu %s %s%s%s\n", (unsigned long long)s->samples,
 				 (unsigned long long)s->size_bytes, (unsigned long long)s->data_offset,
-				 (unsigned long long)s->data_bytes, s->sha256, s->head_sha256);
+				 (unsigned long long)s->data_bytes, s->sha256, s->head_sha256, s->salt[0] ? " " : "", s->salt);
 	}
 	if (gn_strbuf_failed(&text))
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the digest of a manifest");
@@ -73,7 +78,7 @@ static enum gn_status digest_of(const struct gn_manifest *m, char hex[GN_SHA256_
 
 enum gn_status gn_manifest_seal(struct gn_manifest *m, struct gn_err *err)
 {
-	m->version = NEWEST_VERSION;
+	m->version = m->key_check[0] ? ENCRYPTED_VERSION : PLAIN_VERSION;
 	return digest_of(m, m->digest, err);
 }
 
@@ -87,6 +92,8 @@ static void json_shard(struct gn_json *j, const struct gn_manifest_shard *s)
 	gn_json_uint(j, "data_offset", s->data_offset);
 	gn_json_uint(j, "data_bytes", s->data_bytes);
 	gn_json_string(j, "head_sha256", s->head_sha256);
+	if (s->salt[0])
+		gn_json_string(j, "salt", s->salt);
 	gn_json_end(j);
 }
 
@@ -101,6 +108,13 @@ static void json_manifest(struct gn_json *j, const struct gn_manifest *m)
 	gn_json_uint(j, "skipped", m->skipped);
 	if (m->exif_rotate)
 		gn_json_bool(j, "exif_rotate", 1);
+	if (m->key_check[0]) {
+		gn_json_object(j, "encryption");
+		gn_json_string(j, "cipher", CIPHER);
+		gn_json_string(j, "key_check", m->key_check);
+		gn_json_string(j, "mac", m->mac);
+		gn_json_end(j);
+	}
 	gn_json_array(j, "classes");
 	for (uint32_t i = 0; i < m->class_count; i++) {
 		gn_json_object(j, NULL);
@@ -223,6 +237,7 @@ static enum gn_status get_shards(const json_t *list, const char *path, struct gn
 		    get_uint(entry, "bytes", &s->size_bytes) || get_uint(entry, "data_offset", &s->data_offset) ||
 		    get_uint(entry, "data_bytes", &s->data_bytes) || get_digest(entry, "sha256", s->sha256) ||
 		    get_digest(entry, "head_sha256", s->head_sha256) || !s->samples ||
+		    (m->version == ENCRYPTED_VERSION && get_digest(entry, "salt", s->salt)) ||
 		    s->samples > INT64_MAX - sum || s->data_offset > s->size_bytes ||
 		    s->data_bytes > s->size_bytes - s->data_offset)
 			return bad(path, "shards", err);
@@ -231,6 +246,18 @@ static enum gn_status get_shards(const json_t *list, const char *path, struct gn
 	if (sum != m->samples)
 		return gn_err_set(err, GN_ERR_DATA, "%s: its shards have %llu samples, not %llu", path,
 				  (unsigned long long)sum, (unsigned long long)m->samples);
+	return GN_OK;
+}
+
+/* Version 3 is encrypted, others are not. */
+static enum gn_status get_encryption(const json_t *object, const char *path, struct gn_manifest *m, struct gn_err *err)
+{
+	const char *cipher = json_string_value(json_object_get(object, "cipher"));
+
+	if (m->version != ENCRYPTED_VERSION)
+		return object ? bad(path, "encryption", err) : GN_OK;
+	if (!cipher || strcmp(cipher, CIPHER) || get_digest(object, "key_check", m->key_check) || get_digest(object, "mac", m->mac))
+		return bad(path, "encryption", err);
 	return GN_OK;
 }
 
@@ -246,7 +273,7 @@ static enum gn_status get_manifest(const json_t *root, const char *path, struct 
 	if (!format || strcmp(format, "gannet-dataset"))
 		return gn_err_set(err, GN_ERR_DATA, "%s is not the manifest of a Gannet dataset", path);
 	if (get_uint(root, "version", &version) || version < 1 || version > NEWEST_VERSION)
-		return gn_err_set(err, GN_ERR_DATA, "%s has an unknown version; this program reads 1 and 2", path);
+		return gn_err_set(err, GN_ERR_DATA, "%s has an unknown version; this program reads 1 to 3", path);
 	if (!class_count || class_count > MAX_ENTRIES)
 		return bad(path, "classes", err);
 	if (!shard_count || shard_count > MAX_ENTRIES)
@@ -259,6 +286,8 @@ static enum gn_status get_manifest(const json_t *root, const char *path, struct 
 	if (get_uint(root, "samples", &m->samples) || get_uint(root, "seed", &m->seed) ||
 	    get_uint(root, "skipped", &m->skipped) || get_digest(root, "digest", m->digest))
 		status = bad(path, "samples, seed, skipped or digest", err);
+	if (!status)
+		status = get_encryption(json_object_get(root, "encryption"), path, m, err);
 	if (!status)
 		status = get_classes(classes, path, m, err);
 	if (!status)

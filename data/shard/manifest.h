@@ -5,10 +5,13 @@
  *      "shards": [{"file": "shard-00000.h5", "samples": N, "bytes": N, "sha256": "...",
  *                  "data_offset": N, "data_bytes": N, "head_sha256": "..."}, ...]}
  *
+ * Of an encrypted dataset (data/shard/encryption.h) version is 3, each shard has "salt", and "encryption" is
+ * {"cipher": "AES-256-GCM", "key_check": "...", "mac": "..."}.
+ *
  * head_sha256 covers everything in the shard except its dataset `data` (gn_shard_head_digest): every start verifies the tables that
  * decide what is read, without reading all data. Reading validates types, ranges, sums, file names (a plain name in the same
- * folder), and the digest, which covers seed, skipped, class names and shards. (Version 1, still readable, did not cover seed and
- * skipped.)
+ * folder), and the digest, which covers seed, skipped, class names, shards, salts and key_check. (Version 1, still readable, did not
+ * cover seed and skipped.)
  *
  * Thread safety: read-only once loaded. Errors: GN_ERR_NOT_FOUND, GN_ERR_DATA naming file and field.
  */
@@ -35,6 +38,7 @@ struct gn_manifest_shard {
 	uint64_t data_offset, data_bytes;
 	char sha256[GN_SHA256_HEX];
 	char head_sha256[GN_SHA256_HEX];
+	char salt[GN_SHA256_HEX]; /* "": not encrypted */
 };
 
 struct gn_manifest {
@@ -46,6 +50,7 @@ struct gn_manifest {
 	uint64_t seed;	  /* of the shuffle */
 	int exif_rotate;  /* images were turned as their EXIF orientation says; not in the digest, absent when 0 */
 	uint32_t version; /* of the format */
+	char key_check[GN_SHA256_HEX], mac[GN_SHA256_HEX]; /* "": not encrypted */
 	char digest[GN_SHA256_HEX];
 };
 
@@ -53,7 +58,7 @@ struct gn_manifest {
 enum gn_status gn_manifest_init(struct gn_manifest *m, uint32_t class_count, uint32_t shard_count, struct gn_err *err);
 void gn_manifest_release(struct gn_manifest *m);
 
-/* Sets the newest version and computes m->digest. */
+/* Sets the version, 3 with key_check and else 2, and computes m->digest. */
 enum gn_status gn_manifest_seal(struct gn_manifest *m, struct gn_err *err);
 /* Writes directory/gannet-dataset.json atomically. m must be sealed. */
 enum gn_status gn_manifest_save(const struct gn_manifest *m, const char *directory, struct gn_err *err);

@@ -188,6 +188,8 @@ static enum gn_status read_field(hid_t file, struct gn_shard *s, enum gn_shard_f
 	else
 		for (uint64_t i = 0; i < c.count; i++)
 			gn_shard_field_set(&s->rows[i], field, (*values)[i]);
+	if (field == GN_SHARD_CRC32C)
+		s->layout.crc32c_offset = c.offset;
 	H5Dclose(c.dataset);
 	return status;
 }

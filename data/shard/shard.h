@@ -1,9 +1,10 @@
 /* A shard: an HDF5 file with JPEG files end to end in one contiguous dataset, and a row for each.
  *
- * Layout, all in the root group, all contiguous, one element per sample except `data`: data (uint8), offset (uint64, into data),
- * length (uint32), label (uint32), crc32c (uint32, of the JPEG file), width (uint16), height (uint16), name (bytes of fixed length,
- * padded with zeros). Attributes: format "gannet-shard", version 1, classes (uint32). No time stamps, so that the same samples give
- * the same bytes. Any HDF5 program reads it; Gannet asks HDF5 for the position of the bytes and reads them with pread.
+ * Layout, all in the root group, all contiguous, one element per sample except `data`: data (uint8), offset (uint64, into data), length
+ * (uint32), label (uint32), crc32c (uint32, of the bytes in data), width (uint16), height (uint16), name (bytes of fixed length, padded
+ * with zeros). With encryption (data/shard/encryption.h) the bytes in data are a JPEG file's ciphertext and its tag. Attributes: format
+ * "gannet-shard", version 1, classes (uint32). No time stamps, so that the same samples give the same bytes. Any HDF5 program reads it;
+ * Gannet asks HDF5 for the position of the bytes and reads them with pread.
  *
  * Thread safety: writing and opening use the HDF5 library, which is not thread-safe: one thread of the process at a time. Any
  * thread may read an open shard concurrently; reading does not use HDF5.
@@ -33,6 +34,7 @@ struct gn_shard_layout {
 	uint64_t size_bytes;		    /* size of the whole file */
 	uint64_t data_offset, data_bytes;   /* the dataset data */
 	uint64_t name_offset;		    /* the dataset name */
+	uint64_t crc32c_offset;		    /* the dataset crc32c, for a writer that knows its values later: little-endian */
 	uint32_t name_bytes;		    /* bytes per name */
 	uint32_t classes;
 	uint64_t count;
@@ -53,7 +55,7 @@ void gn_shard_close(struct gn_shard *s);
 const struct gn_shard_layout *gn_shard_layout(const struct gn_shard *s);
 const struct gn_shard_row *gn_shard_rows(const struct gn_shard *s);
 const char *gn_shard_path(const struct gn_shard *s);
-/* Reads the JPEG file of a row (not range-checked) into buffer (at least its length_bytes) and verifies its CRC-32C. */
+/* Reads the bytes of a row (not range-checked) into buffer (at least its length_bytes) and verifies its CRC-32C. */
 enum gn_status gn_shard_read(const struct gn_shard *s, uint64_t row, void *buffer, struct gn_err *err);
 /* The name of a row, for messages: at most size bytes including the terminator; "?" when it cannot be read. */
 void gn_shard_name(const struct gn_shard *s, uint64_t row, char *out, size_t size);

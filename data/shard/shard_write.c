@@ -76,7 +76,7 @@ static hid_t field_type(enum gn_shard_field field)
 	}
 }
 
-static int write_rows(hid_t file, const struct gn_shard_row *rows, uint64_t count)
+static int write_rows(hid_t file, const struct gn_shard_row *rows, uint64_t count, struct gn_shard_layout *layout)
 {
 	uint64_t *values = malloc(count * sizeof *values);
 	int failed = !values;
@@ -85,7 +85,7 @@ static int write_rows(hid_t file, const struct gn_shard_row *rows, uint64_t coun
 		for (uint64_t i = 0; i < count; i++)
 			values[i] = gn_shard_field_get(&rows[i], field);
 		failed = write_dataset(file, gn_shard_field_name(field), field_type(field), count, H5T_NATIVE_UINT64,
-				     values, NULL);
+				     values, field == GN_SHARD_CRC32C ? &layout->crc32c_offset : NULL);
 	}
 	free(values);
 	return failed;
@@ -172,7 +172,7 @@ enum gn_status gn_shard_write(const char *path, const struct gn_shard_row *rows,
 	if (file < 0)
 		return errno ? gn_err_errno(err, errno, "cannot create %s", path)
 			     : gn_shard_hdf5_error(err, GN_ERR_IO, path, "cannot create the shard");
-	failed = write_attributes(file, classes) || write_rows(file, rows, count) ||
+	failed = write_attributes(file, classes) || write_rows(file, rows, count, &layout) ||
 		 write_names(file, names, count, &layout) ||
 		 write_dataset(file, "data", H5T_STD_U8LE, layout.data_bytes, -1, NULL, &layout.data_offset);
 	if (H5Fclose(file) < 0)

@@ -1,6 +1,7 @@
 #include "data/shard/verify.h"
 
 #include "data/sample/image.h"
+#include "data/shard/encryption.h"
 #include "data/shard/manifest.h"
 #include "data/shard/shard.h"
 #include "src/base/file.h"
@@ -18,6 +19,7 @@
 struct check {
 	const struct gn_verify_options *options;
 	const struct gn_manifest *manifest;
+	struct gn_data_key *keys; /* of the shards; NULL: not encrypted, or no key */
 	struct gn_thread_pool *pool;
 	pthread_mutex_t lock;
 	struct gn_verify_result result; /* under lock */
@@ -29,6 +31,7 @@ struct check {
 struct shard_check {
 	struct check *c;
 	const struct gn_manifest_shard *entry;
+	uint32_t index; /* of it */
 	char path[PATH_MAX];
 	struct gn_shard *shard;
 	unsigned jobs; /* protected by c->lock; includes one for the thread that submits them */
@@ -105,9 +108,11 @@ static enum gn_status check_row(const struct shard_check *s, uint64_t row, unsig
 	char name[256];
 	enum gn_status status = gn_shard_read(s->shard, row, buffer, err);
 
+	if (!status && s->c->keys)
+		status = gn_shard_decrypt(s->shard, &s->c->keys[s->index], s->index, row, buffer, err);
 	if (status || !s->c->options->decode)
 		return status;
-	status = gn_image_check_jpeg(buffer, r->length_bytes, &info, err);
+	status = gn_image_check_jpeg(buffer, r->length_bytes - (s->c->keys ? GN_AEAD_TAG_BYTES : 0), &info, err);
 	if (!status && (info.width != r->width || info.height != r->height))
 		status = gn_err_set(err, GN_ERR_DATA, "%ux%u pixels, the row says %ux%u", info.width, info.height,
 				    r->width, r->height);
@@ -197,6 +202,7 @@ static enum gn_status check_shard(struct check *c, uint32_t i, struct gn_err *er
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to check a shard");
 	s->c = c;
 	s->entry = &c->manifest->shards[i];
+	s->index = i;
 	s->jobs = 1;
 	status = gn_path_join(s->path, sizeof s->path, c->options->directory, s->entry->file, err);
 	if (status) {
@@ -263,6 +269,14 @@ enum gn_status gn_verify(const struct gn_verify_options *options, struct gn_veri
 
 	if (status)
 		return status;
+	if (manifest.key_check[0] && !options->key_file && options->decode)
+		status = gn_err_set(err, GN_ERR_USAGE, "%s is encrypted: --decode needs --key-file FILE", options->directory);
+	else if (options->key_file)
+		status = gn_encryption_open(&manifest, options->directory, options->key_file, &c.keys, err);
+	if (status) {
+		gn_manifest_release(&manifest);
+		return status;
+	}
 	c.result.shards = manifest.shard_count;
 	pthread_mutex_init(&c.lock, NULL);
 	status = check_all(&c, &mine);
@@ -272,6 +286,7 @@ enum gn_status gn_verify(const struct gn_verify_options *options, struct gn_veri
 		status = verdict(&c, err);
 	*out = c.result;
 	pthread_mutex_destroy(&c.lock);
+	gn_encryption_release(c.keys, manifest.shard_count);
 	gn_manifest_release(&manifest);
 	return status;
 }

@@ -15,7 +15,8 @@
 struct gn_verify_options {
 	const char *directory;
 	int threads;		      /* >= 1 */
-	int decode;		      /* also decode every image */
+	int decode;		      /* also decode every image; of an encrypted dataset only with a key_file */
+	const char *key_file;	      /* also authenticate manifest and samples of an encrypted dataset; may be NULL */
 	struct gn_log *log;	      /* an error line for each damaged shard and sample; may be NULL */
 	struct gn_progress_bar *progress; /* used exclusively by the check */
 };

@@ -1,6 +1,7 @@
 #include "src/cmd/bench.h"
 
 #include "src/base/alloc.h"
+#include "src/cmd/key_option.h"
 #include "src/cmd/world_options.h"
 #include "src/device/device.h"
 #include "src/train/model/model.h"
@@ -312,6 +313,7 @@ static const struct gn_option options_table[] = {
 	 .max = GN_RAILS_MAX, .help = "most network devices (rails) per node; 0: all that are equally fast"},
 	{.name = "data", .kind = GN_OPTION_TEXT, .offset = FIELD(data), .value_name = "DIR",
 	 .help = "decode, io: dataset written by gannet pack; io also: a folder for a test file"},
+	GN_CMD_KEY_OPTION(FIELD(key_file)),
 	{.name = "side", .kind = GN_OPTION_INT, .offset = FIELD(side), .value_name = "N", .initial = "224", .min = 1, .max = 4096,
 	 .help = "decode, train: side of the images in pixels"},
 	{.name = "images", .kind = GN_OPTION_INT, .offset = FIELD(images), .value_name = "N", .initial = "1000", .min = 1,

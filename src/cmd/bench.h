@@ -12,7 +12,7 @@ struct gn_bench_options {
 	int64_t min_bytes, max_bytes, factor, iters, warmup, row_ms, root, peer, rails, group;
 	const char *algo, *transport, *tuning, *progress, *place, *type, *redop, *device, *comm;
 	int json, foreign, transport_strict;
-	const char *data; /* decode, io */
+	const char *data, *key_file; /* decode, io */
 	int64_t side, loader_threads, images;
 	int bytes;
 	int64_t seconds, file_bytes, block_bytes; /* io */

@@ -133,6 +133,8 @@ static enum gn_status open_all(struct decode_bench *b, struct gn_err *err)
 	if (!b->o->data)
 		return gn_err_set(err, GN_ERR_USAGE, "bench decode needs --data DIR, a dataset written by gannet pack");
 	status = gn_dataset_open(b->o->data, &b->dataset, err);
+	if (!status)
+		status = gn_dataset_unlock(b->dataset, b->o->key_file, err);
 	if (status)
 		return status;
 	b->images = gn_dataset_count(b->dataset);

@@ -112,6 +112,8 @@ static enum gn_status open_source(struct io_bench *b, struct gn_err *err)
 				  "file to");
 	if (gn_manifest_is_there(b->o->data)) {
 		status = gn_dataset_open(b->o->data, &b->dataset, err);
+		if (!status)
+			status = gn_dataset_unlock(b->dataset, b->o->key_file, err);
 		if (status)
 			return status;
 		b->count = gn_dataset_count(b->dataset);

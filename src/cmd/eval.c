@@ -1,6 +1,8 @@
 #include "src/cmd/cmd.h"
 
+#include "src/base/data_key.h"
 #include "src/base/json.h"
+#include "src/cmd/key_option.h"
 #include "src/cmd/network_options.h"
 #include "src/cmd/world_options.h"
 #include "src/train/loop/evaluate.h"
@@ -14,6 +16,7 @@
 static const struct gn_option options[] = {
 	{.name = "data", .kind = GN_OPTION_TEXT, .offset = FIELD(data), .value_name = "DIR", .required = 1,
 	 .help = "dataset to evaluate on"},
+	GN_CMD_KEY_OPTION(FIELD(key_file)),
 	GN_CMD_NETWORK_OPTIONS(FIELD),
 	{.name = "logits", .kind = GN_OPTION_TEXT, .offset = FIELD(logits), .value_name = "FILE.npy",
 	 .help = "write the logits as a NumPy array: float32, one row per image in the order of the dataset"},
@@ -97,6 +100,8 @@ static int run(const void *target, const struct gn_text_list *positional)
 	enum gn_status status = gn_network_options_check(&o->network, &err);
 
 	(void)positional;
+	if (!status)
+		status = gn_data_key_check(o->key_file, &err);
 	if (!status)
 		status = gn_world_create(&o->world, log, &world, &err);
 	if (!status) {

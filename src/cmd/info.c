@@ -7,6 +7,7 @@
 #include "src/base/json.h"
 #include "src/base/text.h"
 #include "src/cmd/cmd.h"
+#include "src/cmd/key_option.h"
 #include "src/train/model/model.h"
 
 #include <errno.h>
@@ -18,6 +19,7 @@
 
 struct info_options {
 	int json, topology;
+	const char *key_file;
 	int64_t ranks;
 	struct gn_info_plan_options plan;
 };
@@ -27,6 +29,7 @@ struct info_options {
 static const struct gn_option options[] = {
 	{.name = "json", .kind = GN_OPTION_FLAG, .offset = offsetof(struct info_options, json),
 	 .help = "print one JSON object"},
+	GN_CMD_KEY_OPTION(offsetof(struct info_options, key_file)),
 	{.name = "plan", .kind = GN_OPTION_CHOICE, .offset = PLAN(model), .value_name = "MODEL", .choices = gn_model_names,
 	 .help = "instead of PATH: the operators of a training step of this network, with their cost"},
 	{.name = "batch", .kind = GN_OPTION_INT, .offset = PLAN(batch), .value_name = "N", .initial = "32", .min = 1,
@@ -135,6 +138,7 @@ static int dataset_json(const struct gn_manifest *m, const struct extent *e)
 	gn_json_uint(&j, "seed", m->seed);
 	gn_json_string(&j, "digest", m->digest);
 	gn_json_bool(&j, "exif_rotate", m->exif_rotate);
+	gn_json_bool(&j, "encrypted", m->key_check[0] != 0);
 	put_extent(&j, e);
 	gn_json_object(&j, "samples_per_class");
 	for (uint32_t i = 0; i < m->class_count; i++)
@@ -155,13 +159,15 @@ static void print_dataset(const char *path, const struct gn_manifest *m, const s
 		printf("skipped    %llu bad image%s when packing\n", (unsigned long long)m->skipped, gn_text_plural(m->skipped));
 	if (m->exif_rotate)
 		puts("turned     as EXIF orientations say, when packing; gannet predict does not turn files");
+	if (m->key_check[0])
+		printf("encrypted  AES-256-GCM, key %.16s; names, classes and sizes are not\n", m->key_check);
 	printf("classes    %u\n", m->class_count);
 	for (uint32_t i = 0; i < m->class_count; i++)
 		printf("%9u  %s  %llu\n", i, gn_text_visible(m->classes[i].name, name, sizeof name),
 		       (unsigned long long)m->classes[i].samples);
 }
 
-static int dataset_info(const char *path, int json, struct gn_err *err)
+static int dataset_info(const char *path, int json, const char *key_file, struct gn_err *err)
 {
 	struct gn_dataset *d = NULL;
 	struct gn_manifest m = {0};
@@ -169,7 +175,8 @@ static int dataset_info(const char *path, int json, struct gn_err *err)
 	struct gn_sample sample;
 	int code = GN_EXIT_DONE;
 
-	if (gn_manifest_load(path, &m, err) || gn_dataset_open(path, &d, err)) {
+	if (gn_manifest_load(path, &m, err) || gn_dataset_open(path, &d, err) || (key_file && gn_dataset_unlock(d, key_file, err))) {
+		gn_dataset_close(d);
 		gn_manifest_release(&m);
 		return gn_cmd_fail("info", err);
 	}
@@ -336,7 +343,7 @@ static int run(const void *target, const struct gn_text_list *positional)
 	if (S_ISDIR(info.st_mode) && gn_info_is_checkpoint(path))
 		return gn_info_checkpoint(path, o->json);
 	if (S_ISDIR(info.st_mode) && gn_manifest_is_there(path))
-		return dataset_info(path, o->json, &err);
+		return dataset_info(path, o->json, o->key_file, &err);
 	if (!S_ISREG(info.st_mode) || file_type(path))
 		return refuse(path, &info, &err);
 	return shard_info(path, o->json, &err);

@@ -31,7 +31,7 @@ gannet_SOURCES = \
 	src/cmd/train.c \
 	src/cmd/tune.c \
 	src/cmd/verify.c \
-	src/cmd/network_options.h src/cmd/world_options.h
+	src/cmd/key_option.h src/cmd/network_options.h src/cmd/world_options.h
 GOLDEN_FILES = \
 	tests/golden/resnet18-b4-s64-c10.json \
 	tests/golden/resnet50-b4-s96-c1000.json \

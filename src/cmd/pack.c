@@ -16,6 +16,7 @@ struct pack_options {
 	const char *png;
 	struct gn_text_list split; /* of one; a list, so that a second one is seen */
 	int skip_bad, exif_rotate, json;
+	const char *key_file;
 };
 
 #define AT(field) offsetof(struct pack_options, field)
@@ -46,6 +47,9 @@ static const struct gn_option options[] = {
 	 .max = 2147483647, .help = "generate COUNT images instead of reading a SOURCE"},
 	{.name = "size", .kind = GN_OPTION_SHAPE, .offset = AT(size), .value_name = "HxW",
 	 .help = "height and width of synthetic images"},
+	{.name = "encrypt", .kind = GN_OPTION_TEXT, .offset = AT(key_file), .value_name = "KEYFILE",
+	 .help = "encrypt each image (AES-256-GCM) with the key in KEYFILE: 32 random bytes, readable by their owner only; others need it "
+		 "as --key-file"},
 	{.name = "threads", .letter = 'j', .kind = GN_OPTION_INT, .offset = AT(threads), .value_name = "N",
 	 .initial = "0", .min = 0, .max = 1024, .help = "worker threads; 0: one per processor"},
 	{.name = "json", .kind = GN_OPTION_FLAG, .offset = AT(json), .help = "print the result as one JSON object"},
@@ -69,7 +73,7 @@ static const struct gn_command command = {
 		       "transparency on white; CMYK and YCCK JPEG is converted to RGB JPEG; colour profiles are not applied. "
 		       "Hidden files, __MACOSX, Thumbs.db and text files (.txt, .csv, .json, .md, .xml ...) are ignored and "
 		       "counted.\n\n"
-		       "The same images and seed give the same bytes. During the command the data is in DIR.tmp-pack, which for "
+		       "The same images and seed give the same bytes, except with --encrypt. During the command the data is in DIR.tmp-pack, which for "
 		       "tar sources takes up to twice the space of the images. A command that is stopped (SIGINT, SIGTERM: exit "
 		       "code 5) or killed leaves that folder: the same command then reads its sources again, but decodes and "
 		       "writes only what is missing, with the same result. So does a command that failed because of bad images: "
@@ -178,7 +182,7 @@ static int run(const void *target, const struct gn_text_list *positional)
 		.threads = o->threads ? (int)o->threads : gn_cpu_count(), .skip_bad = o->skip_bad,
 		.refuse_png = o->png[0] == 'r', .split = o->split.count ? o->split.items[0] : NULL,
 		.quality = (int)o->quality, .exif_rotate = o->exif_rotate,
-		.progress = &progress,
+		.key_file = o->key_file, .progress = &progress,
 		.stop = &stop_requested,
 	};
 	struct gn_pack_result result;

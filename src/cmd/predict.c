@@ -1,5 +1,7 @@
 #include "src/cmd/cmd.h"
 
+#include "src/base/data_key.h"
+#include "src/cmd/key_option.h"
 #include "src/cmd/network_options.h"
 #include "src/cmd/predict_output.h"
 #include "src/cmd/world_options.h"
@@ -12,6 +14,7 @@
 
 static const struct gn_option options[] = {
 	GN_CMD_NETWORK_OPTIONS(FIELD),
+	GN_CMD_KEY_OPTION(FIELD(key_file)),
 	{.name = "top", .kind = GN_OPTION_INT, .offset = FIELD(top), .value_name = "K", .initial = "5", .min = 1, .max = 1000,
 	 .help = "classes per image, the most probable first"},
 	{.name = "json", .kind = GN_OPTION_FLAG, .offset = FIELD(json), .help = "print one JSON object per image"},
@@ -78,9 +81,12 @@ static enum gn_status predict(const struct gn_predict_options *o, const struct g
 
 static enum gn_status check(const struct gn_predict_options *o, struct gn_err *err)
 {
+	enum gn_status status;
+
 	if (o->json && o->csv)
 		return gn_err_set(err, GN_ERR_USAGE, "--json and --csv cannot be combined: both are standard output");
-	return gn_network_options_check(&o->network, err);
+	status = gn_network_options_check(&o->network, err);
+	return status ? status : gn_data_key_check(o->key_file, err);
 }
 
 static int run(const void *target, const struct gn_text_list *positional)

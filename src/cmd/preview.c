@@ -3,6 +3,7 @@
 #include "data/sample/image.h"
 #include "src/base/file.h"
 #include "src/base/json.h"
+#include "src/cmd/key_option.h"
 #include "src/cmd/sample_options.h"
 #include "src/train/loop/input.h"
 #include "src/train/model/model.h"
@@ -38,6 +39,7 @@ static const struct gn_option options[] = {
 	{.name = "json", .kind = GN_OPTION_FLAG, .offset = AT(json), .help = "print one JSON object instead of a table"},
 	{.name = "model", .kind = GN_OPTION_CHOICE, .offset = FIELD(model), .value_name = "NAME", .initial = "resnet50",
 	 .choices = gn_model_names, .help = "network, for the defaults of side and channels"},
+	GN_CMD_KEY_OPTION(FIELD(key_file)),
 	GN_CMD_SAMPLE_OPTIONS(FIELD),
 };
 
@@ -112,6 +114,8 @@ static enum gn_status load(struct preview *p, const char *directory, struct gn_e
 	if (len < 5 || strcmp(o->out + len - 4, ".png") != 0)
 		return gn_err_set(err, GN_ERR_USAGE, "--out %s: the sheet is a PNG file: give FILE.png", o->out);
 	status = gn_dataset_open(directory, &p->dataset, err);
+	if (!status)
+		status = gn_dataset_unlock(p->dataset, t->key_file, err);
 	if (status)
 		return status;
 	if ((uint64_t)o->first >= gn_dataset_count(p->dataset))

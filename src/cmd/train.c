@@ -1,6 +1,8 @@
 #include "src/cmd/cmd.h"
 
+#include "src/base/data_key.h"
 #include "src/base/version.h"
+#include "src/cmd/key_option.h"
 #include "src/cmd/sample_options.h"
 #include "src/cmd/stop.h"
 #include "src/cmd/world_options.h"
@@ -34,6 +36,7 @@ static const struct gn_option options[] = {
 	 .help = "training dataset, written by gannet pack"},
 	{.name = "val", .kind = GN_OPTION_TEXT, .offset = FIELD(val), .value_name = "DIR",
 	 .help = "validation dataset; without it no evaluation takes place"},
+	GN_CMD_KEY_OPTION(FIELD(key_file)),
 	{.name = "model", .kind = GN_OPTION_CHOICE, .offset = FIELD(model), .value_name = "NAME", .required = 1,
 	 .choices = gn_model_names, .help = "network"},
 	{.name = "recipe", .kind = GN_OPTION_CHOICE, .offset = FIELD(recipe), .value_name = "NAME",
@@ -534,6 +537,8 @@ static int run(const void *target, const struct gn_text_list *positional)
 		return status ? gn_cmd_fail("train", &err) : GN_EXIT_DONE;
 	}
 	status = check_alone(target, &err);
+	if (!status)
+		status = gn_data_key_check(o->key_file, &err);
 	if (!status)
 		status = gn_stop_create(log, &stop, &err);
 	if (!status)

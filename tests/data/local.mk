@@ -1,4 +1,4 @@
-SHELL_TESTS += tests/data/bad.t tests/data/decode.t tests/data/imagenet.t tests/data/pack.t tests/data/pack_resume.t tests/data/pack_split.t tests/data/preview.t tests/data/stage.t
+SHELL_TESTS += tests/data/bad.t tests/data/bench_io.t tests/data/decode.t tests/data/encrypt.t tests/data/imagenet.t tests/data/pack.t tests/data/pack_resume.t tests/data/pack_split.t tests/data/preview.t tests/data/stage.t
 UNIT_TESTS += tests/data/test_balance
 tests_data_test_balance_SOURCES = tests/data/test_balance.c
 tests_data_test_balance_CPPFLAGS = $(TEST_CPPFLAGS)
@@ -51,6 +51,11 @@ tests_data_test_bicubic_LDADD = $(DATA_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
 tests_data_test_auto_augment_SOURCES = tests/data/test_auto_augment.c
 tests_data_test_auto_augment_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_data_test_auto_augment_LDADD = $(DATA_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
+
+UNIT_TESTS += tests/data/test_encryption
+tests_data_test_encryption_SOURCES = tests/data/test_encryption.c
+tests_data_test_encryption_CPPFLAGS = $(TEST_CPPFLAGS) $(CRYPTO_CFLAGS)
+tests_data_test_encryption_LDADD = $(DATA_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
 
 UNIT_TESTS += tests/data/test_image tests/data/test_labels tests/data/test_manifest tests/data/test_shard tests/data/test_source
 

@@ -122,7 +122,9 @@ static void every_lie_is_found(void **state)
 {
 	static const char *const lies[][3] = {
 		{"gannet-dataset", "other", "not the manifest"},
-		{"\"version\": 2", "\"version\": 3", "version"},
+		{"\"version\": 2", "\"version\": 4", "version"},
+		{"\"version\": 2", "\"version\": 3", "encryption"},
+		{"\"version\": 2", "\"version\": 2, \"encryption\": {}", "encryption"},
 		{"\"version\": 2", "\"version\": 0", "version"},
 		{"\"version\": 2", "\"version\": 1", "digest"},
 		{"\"version\": 2", "\"version\": \"2\"", "version"},

@@ -52,6 +52,8 @@ static enum gn_status open_data(struct evaluation *e, const struct gn_evaluate_o
 	char digest[65];
 	enum gn_status status = gn_dataset_open(directory, &e->data, err);
 
+	if (!status)
+		status = gn_dataset_unlock(e->data, o->key_file, err);
 	if (!status && o->network.weights && e->info.classes != gn_dataset_classes(e->data))
 		return gn_err_set(err, GN_ERR_DATA, "%s has %u classes, the network in %s has %lld: pack it with --classes, "
 				  "naming the packed training data", directory, gn_dataset_classes(e->data), o->network.weights,

@@ -15,7 +15,7 @@
 #define GN_EVALUATE_STALL_MS 600000
 
 struct gn_evaluate_options {
-	const char *data;
+	const char *data, *key_file; /* key_file: gn_dataset_unlock(); may be NULL */
 	struct gn_network_options network;
 	const char *logits; /* a file for them, as logits.h says; NULL: none. Every rank then keeps those of all samples. */
 	const char *per_class; /* a file for gn_confusion_write; NULL: none */

@@ -20,6 +20,7 @@ struct gn_server_client;
 /* What the option table of `gannet train` fills. Texts are borrowed. */
 struct gn_train_options {
 	const char *data, *val;
+	const char *key_file;	       /* of both, if encrypted: gn_dataset_unlock() */
 	const char *model;
 	int64_t epochs, steps;	       /* steps > 0 counts, and else epochs; no epochs: evaluation only */
 	int64_t batch;		       /* per rank */

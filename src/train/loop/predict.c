@@ -299,7 +299,7 @@ enum gn_status gn_predict(const struct gn_predict_options *options, const struct
 		status = gn_agree_status(comm, status, err);
 	}
 	if (!status) {
-		status = gn_pictures_walk(sources->items, sources->count, &pictures, err);
+		status = gn_pictures_walk(sources->items, sources->count, &pictures, options->key_file, err);
 		status = finish(&p, status, err);
 	}
 	release(&p);

@@ -20,6 +20,7 @@ struct gn_predict_options {
 	int64_t top; /* and the following are the command's */
 	const char *npy;
 	int json, csv;
+	const char *key_file; /* of encrypted datasets, gn_dataset_unlock(); may be NULL */
 };
 
 struct gn_prediction {

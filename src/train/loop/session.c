@@ -20,9 +20,13 @@ static enum gn_status open_data(struct gn_session *s, struct gn_err *err)
 	enum gn_status status = gn_dataset_open(o->data, &s->data.train, err);
 
 	if (!status)
+		status = gn_dataset_unlock(s->data.train, o->key_file, err);
+	if (!status)
 		status = gn_input_classes_digest(s->data.train, s->checkpoint.info.classes_digest, err);
 	if (!status && o->val)
 		status = gn_dataset_open(o->val, &s->data.val, err);
+	if (!status && o->val)
+		status = gn_dataset_unlock(s->data.val, o->key_file, err);
 	return status || !o->val ? status : gn_dataset_same_classes(s->data.train, s->data.val, err);
 }
 

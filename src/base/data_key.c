@@ -1,0 +1,139 @@
+#include "src/base/data_key.h"
+
+#include "src/base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static enum gn_status check_file(const char *path, int fd, struct gn_err *err)
+{
+	struct stat s;
+
+	if (fstat(fd, &s))
+		return gn_err_errno(err, errno, "the key file %s", path);
+	if (!S_ISREG(s.st_mode))
+		return gn_err_set(err, GN_ERR_USAGE, "%s is not a regular file: it cannot be the key file", path);
+	if (s.st_uid != geteuid())
+		return gn_err_set(err, GN_ERR_USAGE, "the key file %s belongs to user %u, but this process runs as user %u: use a copy of your "
+				  "own with mode 600", path, (unsigned)s.st_uid, (unsigned)geteuid());
+	if (s.st_mode & 077)
+		return gn_err_set(err, GN_ERR_USAGE, "the key file %s has mode %04o, so others may know the key: set mode 600 (chmod 600), "
+				  "and consider a new key", path, (unsigned)(s.st_mode & 07777));
+	if (s.st_size != GN_DATA_KEY_BYTES)
+		return gn_err_set(err, GN_ERR_USAGE, "the key file %s has %lld bytes, not %d: create one with "
+				  "(umask 077; head -c 32 /dev/urandom >FILE)", path, (long long)s.st_size, GN_DATA_KEY_BYTES);
+	return GN_OK;
+}
+
+enum gn_status gn_data_key_read(const char *path, struct gn_data_key *out, struct gn_err *err)
+{
+	/* opening a FIFO must not block */
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	struct gn_data_key key;
+	enum gn_status status;
+
+	if (fd < 0)
+		return gn_err_errno(err, errno, "the key file %s", path);
+	status = check_file(path, fd, err);
+	if (!status)
+		status = gn_pread_full(fd, key.bytes, sizeof key.bytes, 0, path, err);
+	close(fd);
+	if (!status)
+		*out = key;
+	gn_data_key_wipe(&key);
+	return status;
+}
+
+enum gn_status gn_data_key_check(const char *path, struct gn_err *err)
+{
+	struct gn_data_key key;
+	enum gn_status status = path ? gn_data_key_read(path, &key, err) : GN_OK;
+
+	gn_data_key_wipe(&key);
+	return status;
+}
+
+void gn_data_key_wipe(struct gn_data_key *key)
+{
+	OPENSSL_cleanse(key, sizeof *key);
+}
+
+enum gn_status gn_data_key_derive(const struct gn_data_key *key, const uint8_t *salt, const char *use, struct gn_data_key *out,
+				  struct gn_err *err)
+{
+	unsigned char extracted[32], text[256];
+	size_t len = strlen(use);
+	unsigned n = 0;
+	int done = 0;
+
+	/* HKDF with one block of output: expand is HMAC(extracted, use || 1) */
+	if (len < sizeof text && HMAC(EVP_sha256(), salt, GN_DATA_SALT_BYTES, key->bytes, sizeof key->bytes, extracted, &n)) {
+		memcpy(text, use, len);
+		text[len] = 1;
+		done = HMAC(EVP_sha256(), extracted, sizeof extracted, text, len + 1, out->bytes, &n) && n == sizeof out->bytes;
+	}
+	OPENSSL_cleanse(extracted, sizeof extracted);
+	return done ? GN_OK : gn_err_set(err, GN_ERR_FAILED, "libcrypto made no HMAC-SHA256");
+}
+
+enum gn_status gn_data_salt(uint8_t salt[GN_DATA_SALT_BYTES], struct gn_err *err)
+{
+	if (getrandom(salt, GN_DATA_SALT_BYTES, 0) != GN_DATA_SALT_BYTES)
+		return gn_err_errno(err, errno, "no random numbers for a salt");
+	return GN_OK;
+}
+
+static EVP_CIPHER_CTX *begin(const struct gn_data_key *key, const uint8_t *nonce, const void *bound, size_t bound_bytes, size_t len_bytes,
+			     int encrypting, struct gn_err *err)
+{
+	EVP_CIPHER_CTX *c = len_bytes <= INT_MAX && bound_bytes <= INT_MAX ? EVP_CIPHER_CTX_new() : NULL;
+	int n;
+
+	if (c && EVP_CipherInit_ex(c, EVP_aes_256_gcm(), NULL, key->bytes, nonce, encrypting) == 1 &&
+	    EVP_CipherUpdate(c, NULL, &n, bound, (int)bound_bytes) == 1)
+		return c;
+	EVP_CIPHER_CTX_free(c);
+	gn_err_set(err, GN_ERR_FAILED, "libcrypto has no AES-256-GCM, or no memory for it");
+	return NULL;
+}
+
+enum gn_status gn_aead_encrypt(const struct gn_data_key *key, const uint8_t nonce[GN_AEAD_NONCE_BYTES], const void *bound,
+			       size_t bound_bytes, void *data, size_t len_bytes, struct gn_err *err)
+{
+	EVP_CIPHER_CTX *c = begin(key, nonce, bound, bound_bytes, len_bytes, 1, err);
+	unsigned char *at = data;
+	int n, rest, done;
+
+	if (!c)
+		return GN_ERR_FAILED;
+	done = EVP_CipherUpdate(c, at, &n, at, (int)len_bytes) == 1 && EVP_CipherFinal_ex(c, at + len_bytes, &rest) == 1 &&
+	       EVP_CIPHER_CTX_ctrl(c, EVP_CTRL_GCM_GET_TAG, GN_AEAD_TAG_BYTES, at + len_bytes) == 1;
+	EVP_CIPHER_CTX_free(c);
+	return done ? GN_OK : gn_err_set(err, GN_ERR_FAILED, "libcrypto could not encrypt %zu bytes", len_bytes);
+}
+
+enum gn_status gn_aead_decrypt(const struct gn_data_key *key, const uint8_t nonce[GN_AEAD_NONCE_BYTES], const void *bound,
+			       size_t bound_bytes, void *data, size_t len_bytes, struct gn_err *err)
+{
+	EVP_CIPHER_CTX *c = begin(key, nonce, bound, bound_bytes, len_bytes, 0, err);
+	unsigned char *at = data, end[GN_AEAD_TAG_BYTES];
+	int n, rest, done;
+
+	if (!c)
+		return GN_ERR_FAILED;
+	done = EVP_CIPHER_CTX_ctrl(c, EVP_CTRL_GCM_SET_TAG, GN_AEAD_TAG_BYTES, at + len_bytes) == 1 &&
+	       EVP_CipherUpdate(c, at, &n, at, (int)len_bytes) == 1 && EVP_CipherFinal_ex(c, end, &rest) == 1;
+	EVP_CIPHER_CTX_free(c);
+	if (done)
+		return GN_OK;
+	memset(data, 0, len_bytes);
+	return gn_err_set(err, GN_ERR_DATA, "fails its authentication: it was changed, moved or encrypted with another key");
+}
