@@ -145,3 +145,8 @@ uint32_t gn_batch_builder_run(struct gn_batch_builder *f, uint32_t epoch, const 
 
 	return done == end && gn_loader_mixes(f->options) ? mix(f, epoch, batch, begin, end, err) : done;
 }
+
+uint64_t gn_batch_builder_read_ns(const struct gn_batch_builder *f)
+{
+	return gn_sample_pipeline_read_ns(f->pipeline);
+}

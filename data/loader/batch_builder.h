@@ -31,5 +31,7 @@ void gn_batch_builder_destroy(struct gn_batch_builder *f);
  * index that failed, with the reason in err. Blocks on the file system. */
 uint32_t gn_batch_builder_run(struct gn_batch_builder *f, uint32_t epoch, const struct gn_batch_task *batch, uint32_t begin,
 			      uint32_t end, struct gn_err *err);
+/* Of the time in gn_batch_builder_run() so far, what reading files took. */
+uint64_t gn_batch_builder_read_ns(const struct gn_batch_builder *f);
 
 #endif

@@ -35,6 +35,7 @@ struct gn_loader {
 	uint32_t slot_count;
 	int running, closing;
 	int busy; /* workers that are building samples */
+	uint64_t created_ns, busy_ns, read_ns; /* gn_loader_effort() */
 	uint32_t epoch;
 	uint64_t making; /* the batch that chunks are taken from */
 	uint32_t taken;	 /* samples of it that have been taken */
@@ -88,7 +89,7 @@ static void work(void *argument)
 	while (!l->closing) {
 		uint32_t epoch = l->epoch, failed_at;
 		struct gn_err failure;
-		uint64_t began;
+		uint64_t began, ended, read;
 
 		if (!take(l, &chunk)) {
 			pthread_cond_wait(&l->work, &l->lock);
@@ -97,13 +98,16 @@ static void work(void *argument)
 		l->busy++;
 		pthread_mutex_unlock(&l->lock);
 		/* no other thread accesses the samples of a chunk */
-		began = l->options.profiler ? gn_clock_ns() : 0;
+		began = gn_clock_ns();
+		read = gn_batch_builder_read_ns(w->builder);
 		failed_at = gn_batch_builder_run(w->builder, epoch, &chunk.slot->batch, chunk.begin, chunk.end, &failure);
+		ended = gn_clock_ns();
 		if (l->options.profiler)
-			l->options.profiler(l->options.profiler_context, (int)(w - l->workers), chunk.end - chunk.begin, began,
-					 gn_clock_ns());
+			l->options.profiler(l->options.profiler_context, (int)(w - l->workers), chunk.end - chunk.begin, began, ended);
 		pthread_mutex_lock(&l->lock);
 		l->busy--;
+		l->busy_ns += ended - began;
+		l->read_ns += gn_batch_builder_read_ns(w->builder) - read;
 		/* report the failure with the lowest index, whatever the order of the workers */
 		if (failed_at < chunk.end && failed_at < chunk.slot->failed_at) {
 			chunk.slot->failed_at = failed_at;
@@ -198,6 +202,7 @@ enum gn_status gn_loader_create(const struct gn_dataset *dataset, const struct g
 	pthread_cond_init(&l->work, NULL);
 	pthread_cond_init(&l->ready, NULL);
 	l->dataset = dataset;
+	l->created_ns = gn_clock_ns();
 	l->options = *options;
 	l->order = order;
 	l->batches = l->epoch_batches = gn_order_batches(&order);
@@ -311,4 +316,12 @@ enum gn_status gn_loader_next(struct gn_loader *l, struct gn_batch *out, struct 
 unlock:
 	pthread_mutex_unlock(&l->lock);
 	return status;
+}
+
+void gn_loader_effort(struct gn_loader *l, struct gn_loader_effort *out)
+{
+	pthread_mutex_lock(&l->lock);
+	*out = (struct gn_loader_effort){l->options.threads, (double)(gn_clock_ns() - l->created_ns) * 1e-9, (double)l->busy_ns * 1e-9,
+					 (double)l->read_ns * 1e-9};
+	pthread_mutex_unlock(&l->lock);
 }

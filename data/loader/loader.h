@@ -40,6 +40,14 @@ static inline const void *gn_batch_input(const struct gn_batch *b)
 
 struct gn_loader;
 
+/* What the worker threads did. */
+struct gn_loader_effort {
+	int threads;
+	double running_s; /* since gn_loader_create() */
+	double busy_s;	  /* time in which a thread built samples, of all threads */
+	double read_s;	  /* of that, until files were read */
+};
+
 /* Training with fewer samples than ranks * batch is GN_ERR_DATA ("starved"), naming the numbers. dataset is borrowed and must
  * outlive the loader. */
 enum gn_status gn_loader_create(const struct gn_dataset *dataset, const struct gn_loader_options *options,
@@ -55,5 +63,7 @@ enum gn_status gn_loader_start(struct gn_loader *l, uint32_t epoch, uint64_t sam
  * cannot be read, fails its checksum or cannot be decoded is GN_ERR_DATA, naming shard and sample, from the call for its batch; the
  * next call returns the batch after it. */
 enum gn_status gn_loader_next(struct gn_loader *l, struct gn_batch *out, struct gn_err *err);
+/* Any thread. */
+void gn_loader_effort(struct gn_loader *l, struct gn_loader_effort *out);
 
 #endif

@@ -5,6 +5,7 @@
 #include "data/sample/auto_augment.h"
 #include "data/sample/resize.h"
 #include "src/base/alloc.h"
+#include "src/base/clock.h"
 #include "src/base/vector.h"
 
 #include <stdlib.h>
@@ -20,6 +21,7 @@ struct gn_sample_pipeline {
 	uint8_t *bytes; /* with auto-augmentation: two samples of 8 bits, as a bitmap has them */
 	struct gn_resize_target target; /* without the rectangle, which depends on the crop parameters */
 	float scale[3], bias[3];	/* of normalisation */
+	uint64_t read_ns;
 };
 
 enum gn_status gn_sample_pipeline_create(const struct gn_dataset *dataset, const struct gn_loader_options *options,
@@ -238,11 +240,13 @@ enum gn_status gn_sample_pipeline_run(struct gn_sample_pipeline *r, uint32_t epo
 {
 	/* of which augmentation is drawn by index */
 	const uint64_t stored = r->options->balance ? gn_balance_sample(r->options->balance, epoch, index) : index;
+	const uint64_t began_ns = gn_clock_ns();
 	enum gn_status status = gn_dataset_read(r->dataset, stored, r->file, err);
 	struct gn_sample sample;
 	struct drawn d = {.denominator = 1};
 	char name[256];
 
+	r->read_ns += gn_clock_ns() - began_ns;
 	if (status)
 		return status;
 	gn_dataset_sample(r->dataset, stored, &sample);
@@ -270,4 +274,9 @@ enum gn_status gn_sample_pipeline_run_jpeg(struct gn_sample_pipeline *r, const v
 	enum gn_status status = draw(r, jpeg, 0, 0, &sample, &d, err);
 
 	return status ? status : resize(r, &d, image, err);
+}
+
+uint64_t gn_sample_pipeline_read_ns(const struct gn_sample_pipeline *r)
+{
+	return r->read_ns;
 }

@@ -24,5 +24,7 @@ enum gn_status gn_sample_pipeline_run(struct gn_sample_pipeline *r, uint32_t epo
 /* The same of a JPEG file in memory, as sample 0 of epoch 0, without options.crops. GN_ERR_DATA with its defect; the caller adds its
  * name. */
 enum gn_status gn_sample_pipeline_run_jpeg(struct gn_sample_pipeline *r, const void *jpeg, size_t len_bytes, float *image, struct gn_err *err);
+/* Time that all calls of gn_sample_pipeline_run() took to read files so far. */
+uint64_t gn_sample_pipeline_read_ns(const struct gn_sample_pipeline *r);
 
 #endif

@@ -52,6 +52,7 @@ struct gn_session_metrics {
 	struct gn_plan_profiler profiler;
 	uint64_t began_ns, began_step;	 /* when this start's training began: summary.h */
 	uint64_t evaluations, images;	 /* since then; images: that steps trained on */
+	double steps_s, waited_s;	 /* since then, on this rank: time of steps, and of it what they waited for images */
 	double last_top1;		 /* of them, as a share; of the network, not of its average */
 	double best_top1;		 /* the same, rank 0: of the whole run as far as the log or best.json tells; -1: of none */
 };

@@ -156,6 +156,8 @@ enum gn_status gn_session_step(struct gn_session *s, const volatile sig_atomic_t
 	sums->images += gn_session_step_images(s);
 	s->metrics.images += gn_session_step_images(s);
 	s->step_s = took - (sums->data - waited);
+	s->metrics.steps_s += took;
+	s->metrics.waited_s += sums->data - waited;
 	sums->step += took;
 	s->state.step++;
 	s->state.sample += s->schedule.global_batch;

@@ -3,11 +3,17 @@
 #include "data/sample/augment.h"
 #include "src/base/clock.h"
 #include "src/base/text.h"
+#include "src/base/thread_pool.h"
 #include "src/train/loop/input.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+
+/* A wait for images that is worth a warning at the end: steps, seconds, and the share of all steps' time. */
+#define WAIT_STEPS_MIN 20
+#define WAIT_S_MIN 1
+#define WAIT_SHARE 0.05
 
 static void put_input(const struct gn_session *s, struct gn_strbuf *out)
 {
@@ -203,6 +209,29 @@ void gn_summary_start(struct gn_session *s, uint64_t steps_left)
 	}
 }
 
+/* What a wait for images comes from, by what the loader's threads did. The disk where they waited for it; else the threads, if there
+ * are processors for more of them. */
+static void advise_on_data(const struct gn_session *s)
+{
+	const struct gn_session_metrics *m = &s->metrics;
+	struct gn_loader_effort e;
+	char cause[256];
+
+	if (s->state.step - m->began_step < WAIT_STEPS_MIN || m->waited_s < WAIT_S_MIN || m->waited_s < WAIT_SHARE * m->steps_s)
+		return;
+	gn_loader_effort(s->data.loader, &e);
+	if (e.read_s > 0.5 * e.busy_s)
+		snprintf(cause, sizeof cause, "its threads spent %.0f %% of their work on reading files: copy the dataset to a local disk (gannet stage), "
+			 "and measure a disk by gannet bench io", 100 * e.read_s / e.busy_s);
+	else if (e.threads < gn_cpu_count())
+		snprintf(cause, sizeof cause, "its %d thread%s decoded: raise --loader-threads (a rank may use %d processors), and see gannet "
+			 "bench decode", e.threads, gn_text_plural((uint64_t)e.threads), gn_cpu_count());
+	else
+		snprintf(cause, sizeof cause, "its %d threads decoded, as many as this rank has processors: give ranks more "
+			 "(--cpus-per-task of srun), or pack smaller images", e.threads);
+	gn_log_warn(s->log, "steps waited %.0f %% of their time for the loader, on rank 0; %s", 100 * m->waited_s / m->steps_s, cause);
+}
+
 void gn_summary_end(const struct gn_session *s)
 {
 	uint64_t steps = s->state.step - s->metrics.began_step;
@@ -222,4 +251,5 @@ void gn_summary_end(const struct gn_session *s)
 	if (!gn_strbuf_failed(&text))
 		gn_log_info(s->log, "%s", gn_strbuf_text(&text));
 	gn_strbuf_release(&text);
+	advise_on_data(s);
 }
