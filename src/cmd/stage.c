@@ -1,7 +1,12 @@
 #include "src/cmd/cmd.h"
 
+#include "data/shard/manifest.h"
+#include "data/stage/relay.h"
 #include "data/stage/stage.h"
+#include "src/base/file.h"
+#include "src/base/json.h"
 #include "src/base/text.h"
+#include "src/cmd/world_options.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -9,37 +14,50 @@
 #include <unistd.h>
 
 struct stage_options {
-	const char *from, *to;
+	const char *from, *to, *transport;
 	int64_t threads;
-	int check, json;
+	int check, json, tree;
+	struct gn_world_options world;
 };
 
 #define AT(field) offsetof(struct stage_options, field)
 
 static const struct gn_option options[] = {
-	{.name = "from", .kind = GN_OPTION_TEXT, .offset = AT(from), .value_name = "DIR", .required = 1,
-	 .help = "packed dataset, on the shared file system"},
-	{.name = "to", .kind = GN_OPTION_TEXT, .offset = AT(to), .value_name = "DIR", .required = 1,
-	 .help = "node-local folder for the copy; created if missing"},
+	{.name = "from", .kind = GN_OPTION_TEXT, .offset = AT(from), .value_name = "PATH", .required = 1,
+	 .help = "packed dataset, or any folder or file, on the shared file system"},
+	{.name = "to", .kind = GN_OPTION_TEXT, .offset = AT(to), .value_name = "PATH", .required = 1,
+	 .help = "where the copy is to be on the node; folders above it are created"},
 	{.name = "threads", .letter = 'j', .kind = GN_OPTION_INT, .offset = AT(threads), .value_name = "N",
-	 .initial = "4", .min = 1, .max = 256, .help = "shards copied concurrently"},
+	 .initial = "4", .min = 1, .max = 256, .help = "shards or chunks copied concurrently"},
 	{.name = "check", .kind = GN_OPTION_FLAG, .offset = AT(check),
-	 .help = "verify the digests of existing shards even if the stage marker shows them unchanged"},
+	 .help = "verify the digests of existing data even if the stage marker shows them unchanged"},
+	{.name = "tree", .kind = GN_OPTION_FLAG, .offset = AT(tree), .help = "stage a packed dataset as any other folder"},
+	{.name = "transport", .kind = GN_OPTION_CHOICE, .offset = AT(transport), .value_name = "NAME", .initial = "auto",
+	 .help = "what carries chunks between nodes", .choices = "auto|tcp|rc|ud"},
 	{.name = "json", .kind = GN_OPTION_FLAG, .offset = AT(json), .help = "print the result as one JSON object"},
+	GN_CMD_WORLD_OPTIONS(struct stage_options, world),
 };
 
 static const struct gn_command command = {
 	.name = "stage",
-	.summary = "copy a packed dataset to a node-local folder",
+	.summary = "copy a dataset, a folder or a file to the nodes' own disks",
 	.positional = "",
-	.description = "Start it on every node, in one task or in all of them: a lock in the folder lets one process copy while "
+	.description = "A packed dataset: start it on every node, in one task or in all of them: a lock in the folder lets one process copy while "
 		       "the others wait and then find a complete copy. The SHA-256 of each shard is verified during the copy. "
 		       "Valid shards that exist already are kept, so an interrupted copy continues where it stopped. Only the "
 		       "owner of the folder may have write permission. A copy that belongs to another user is used without writing "
 		       "to it if every shard has the digest that --from has; this is verified each time, and the owner can still "
-		       "change the copy later.",
+		       "change the copy later.\n\n"
+		       "Anything else (a container image, a Python environment, a checkpoint), or a dataset with --tree: tasks that a "
+		       "launcher connects, one on each node, read the source once in all and send each other what they have read. "
+		       "Permissions, times, symbolic and hard links and holes are kept; owners, ACLs and extended attributes are not. The "
+		       "copy appears under its name when it is whole; --to with .gannet-stage appended says that it is, .gannet-part holds "
+		       "one in the making, which the next run continues. A node that is lost leaves the others under srun --no-kill or "
+		       "gannet launch --keep-going.",
 	.examples = "  srun --ntasks-per-node=1 gannet stage --from /shared/imagenet/train \\\n"
-		    "      --to /nvme/imagenet/train\n",
+		    "      --to /nvme/imagenet/train\n"
+		    "  srun --mpi=pmix --ntasks-per-node=1 --no-kill gannet stage \\\n"
+		    "      --from /shared/env --to /nvme/env\n",
 	.options = options,
 	.option_count = sizeof options / sizeof *options,
 };
@@ -63,9 +81,8 @@ static void tell(const struct stage_options *o, const char *host, const struct g
 			(double)r->kept_bytes * 1e-6, owner);
 }
 
-static int run(const void *target, const struct gn_text_list *positional)
+static int stage_dataset(const struct stage_options *o)
 {
-	const struct stage_options *o = target;
 	struct gn_progress_bar progress;
 	struct gn_stage_options s = {.from = o->from, .to = o->to, .threads = (int)o->threads, .check = o->check,
 				     .progress = &progress};
@@ -74,7 +91,6 @@ static int run(const void *target, const struct gn_text_list *positional)
 	enum gn_status status;
 	struct gn_err err, on_host;
 
-	(void)positional;
 	if (gethostname(name, sizeof name - 1))
 		name[0] = '\0';
 	gn_text_visible(name[0] ? name : "?", host, sizeof host);
@@ -89,6 +105,91 @@ static int run(const void *target, const struct gn_text_list *positional)
 	}
 	tell(o, host, &result);
 	return GN_EXIT_DONE;
+}
+
+static void tell_tree(const struct stage_options *o, const struct gn_relay_result *r)
+{
+	double rate = r->seconds > 0 ? (double)r->written_bytes * 1e-6 / r->seconds : 0;
+	char to[PATH_MAX];
+	struct gn_json j;
+
+	if (!o->json) {
+		fprintf(stderr, "%s: %llu entries on %u of %u node%s: %.1f MB read from the source, %.1f MB written in %.2f s "
+			"(%.1f MB/s), %.1f MB were there\n", gn_text_visible(o->to, to, sizeof to), (unsigned long long)r->entries,
+			r->nodes - r->failed, r->nodes, gn_text_plural(r->nodes), (double)r->source_bytes * 1e-6,
+			(double)r->written_bytes * 1e-6, r->seconds, rate, (double)r->kept_bytes * 1e-6);
+		return;
+	}
+	gn_json_init(&j);
+	gn_json_object(&j, NULL);
+	gn_json_uint(&j, "nodes", r->nodes);
+	gn_json_uint(&j, "failed_nodes", r->failed);
+	gn_json_uint(&j, "entries", r->entries);
+	gn_json_uint(&j, "data_bytes", r->data_bytes);
+	gn_json_uint(&j, "source_bytes", r->source_bytes);
+	gn_json_uint(&j, "written_bytes", r->written_bytes);
+	gn_json_uint(&j, "kept_bytes", r->kept_bytes);
+	gn_json_fixed(&j, "seconds", r->seconds, 3);
+	gn_json_fixed(&j, "mb_per_s", rate, 1);
+	gn_json_end(&j);
+	puts(gn_json_text(&j));
+	gn_json_release(&j);
+}
+
+static enum gn_status relay(const struct stage_options *o, struct gn_world *world, struct gn_log *log, struct gn_relay_result *result,
+			    struct gn_err *err)
+{
+	const struct gn_comm_options how = {.transport = o->transport, .tuning = "none"};
+	struct gn_progress_bar progress;
+	const struct gn_relay_options r = {.from = o->from, .to = o->to, .threads = (int)o->threads, .check = o->check, .log = log,
+					   .progress = &progress};
+	struct gn_comm *comm = NULL;
+	enum gn_status status = gn_world_size(world) > 1 ? gn_comm_create(world, &how, log, &comm, err) : GN_OK;
+
+	if (!status)
+		status = gn_relay(&r, comm, result, err);
+	gn_comm_destroy(comm);
+	return status;
+}
+
+static int stage_tree(const struct stage_options *o)
+{
+	struct gn_world_options how = o->world;
+	struct gn_log *log = gn_cmd_log();
+	struct gn_relay_result result = {0};
+	struct gn_world *world;
+	struct gn_err err;
+	enum gn_status status;
+
+	how.keep_going = 1;
+	umask(umask(077) | 022);
+	status = gn_world_create(&how, log, &world, &err);
+	if (!status) {
+		status = relay(o, world, log, &result, &err);
+		if (!status && gn_world_rank(world) == 0)
+			tell_tree(o, &result);
+		gn_world_destroy(world);
+	}
+	if (status)
+		gn_log_error(log, "stage: %s", err.text);
+	gn_log_destroy(log);
+	return gn_cmd_exit_code(status);
+}
+
+static int is_dataset(const char *path)
+{
+	char manifest[PATH_MAX];
+	struct stat info;
+
+	return !gn_path_join(manifest, sizeof manifest, path, GN_MANIFEST_NAME, NULL) && !stat(manifest, &info);
+}
+
+static int run(const void *target, const struct gn_text_list *positional)
+{
+	const struct stage_options *o = target;
+
+	(void)positional;
+	return o->tree || !is_dataset(o->from) ? stage_tree(o) : stage_dataset(o);
 }
 
 const struct gn_cmd gn_cmd_stage = {.command = &command, .run = run, .options_size = sizeof(struct stage_options)};

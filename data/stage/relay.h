@@ -1,0 +1,41 @@
+/* Stages a tree on all nodes of a job and reads its source once in all.
+ *
+ * The first rank of each node is its leader; the other ranks wait. Rank 0 lists the source and hands out its chunks: a leader that has
+ * one already reads it from its own disk, else one reads it from the source, writes it and sends it to the leaders that lack it, which
+ * verify the reader's SHA-256. A leader has at most GN_RELAY_WINDOW chunks in hand, so that memory is bounded; threads read, digest and
+ * write beside the exchange.
+ *
+ * A node that is lost, or fails by itself (no space), leaves the others, which read its share; a node that cannot read the source gets
+ * everything from the others. The loss of rank 0 ends all; what is verified stays for the next run. Needs a world with keep_going.
+ */
+#ifndef GN_DATA_STAGE_RELAY_H
+#define GN_DATA_STAGE_RELAY_H
+
+#include "src/base/log.h"
+#include "src/base/progress_bar.h"
+#include "transport/coll/comm.h"
+
+#define GN_RELAY_WINDOW 4
+
+struct gn_relay_options {
+	const char *from, *to;
+	int threads; /* that read, digest and write, on each node, >= 1 */
+	int check;   /* verify the digests of a complete copy */
+	struct gn_log *log;		  /* may be NULL */
+	struct gn_progress_bar *progress; /* rank 0's: bytes written on all nodes */
+};
+
+/* Of all nodes; on rank 0. */
+struct gn_relay_result {
+	uint32_t nodes, failed;	 /* failed: lost, or without a copy for another reason, which was logged */
+	uint64_t entries, data_bytes; /* of the tree; bytes without holes */
+	uint64_t source_bytes;	 /* read from the source */
+	uint64_t written_bytes, kept_bytes;
+	double seconds;
+};
+
+/* Collective over the communicator of a world; comm NULL: alone. Blocks. Returns this node's failure, or one that concerns all: the
+ * source cannot be listed or read. Ranks that are no leader have no failure of their own. */
+enum gn_status gn_relay(const struct gn_relay_options *options, struct gn_comm *comm, struct gn_relay_result *out, struct gn_err *err);
+
+#endif

@@ -1,0 +1,74 @@
+/* What a leader and rank 0, which hands out the chunks, share. */
+#ifndef GN_DATA_STAGE_RELAY_INTERNAL_H
+#define GN_DATA_STAGE_RELAY_INTERNAL_H
+
+#include "data/stage/relay.h"
+#include "data/stage/tree_target.h"
+#include "src/base/thread_pool.h"
+#include "transport/coll/messages.h"
+
+#include <pthread.h>
+
+enum gn_relay_kind {
+	GN_RELAY_LISTING, /* rank 0 to leaders; data: the listing */
+	GN_RELAY_STATE,	  /* leader to rank 0; data: a bit for each chunk that it has */
+	GN_RELAY_READ,	  /* rank 0 to leader: read this chunk; data: a bit for each node that lacks it */
+	GN_RELAY_CHUNK,	  /* leader to leader; data: the chunk */
+	GN_RELAY_GOT,	  /* leader to rank 0: has this chunk now */
+	GN_RELAY_UNREAD,  /* leader to rank 0: cannot read this chunk; data: why */
+	GN_RELAY_FINISH,  /* rank 0 to leaders: all chunks are there */
+	GN_RELAY_DONE,	  /* leader to rank 0: complete, or failed with status; data: why */
+	GN_RELAY_END,	  /* rank 0 to all ranks; with status: nobody has a copy; data: why */
+	GN_RELAY_KINDS
+};
+
+/* Of every message; each kind uses its part. */
+struct gn_relay_header {
+	uint32_t chunk;
+	int32_t status;
+	uint64_t source_bytes, kept_bytes;
+	char digest[GN_SHA256_HEX];
+};
+
+struct gn_relay_lead;
+struct gn_relay_job;
+
+struct gn_relay {
+	const struct gn_relay_options *options;
+	struct gn_comm *comm; /* NULL: alone */
+	struct gn_world *world;
+	struct gn_messages *messages;
+	struct gn_thread_pool *pool;
+	int rank, size, nodes, node;
+	int *leaders; /* [nodes] ranks */
+	struct gn_tree tree;
+	struct gn_tree_target *target;
+	struct gn_relay_lead *lead; /* rank 0 */
+	uint64_t source_bytes, kept_bytes;
+	size_t sending; /* messages that are not complete */
+	size_t working; /* jobs that are not taken back */
+	struct gn_err failure; /* of this node, or of all */
+	int failed, over;
+	pthread_mutex_t mutex;
+	pthread_cond_t wake;
+	struct gn_relay_job *finished; /* under mutex */
+};
+
+static inline int gn_relay_bit(const unsigned char *bits, uint32_t i)
+{
+	return bits[i / 8] >> (i % 8) & 1;
+}
+
+/* Sends a message, or handles it here if it is to this rank. data is copied, unless it is `kept` until the end. */
+void gn_relay_post(struct gn_relay *r, int to, int kind, const struct gn_relay_header *h, const void *data, size_t len_bytes, int kept);
+/* Handles a message to rank 0 of the leader of `node`. */
+void gn_relay_lead_handle(struct gn_relay *r, int node, int kind, const struct gn_relay_header *h, const void *data, size_t len_bytes);
+/* Rank 0: lists the source and tells the leaders. A failure ends all ranks. */
+void gn_relay_lead_begin(struct gn_relay *r);
+/* Rank 0, again and again: looks for lost nodes, hands out chunks, finds the end. */
+void gn_relay_lead_step(struct gn_relay *r);
+void gn_relay_lead_result(const struct gn_relay *r, struct gn_relay_result *out);
+enum gn_status gn_relay_lead_create(struct gn_relay *r, struct gn_err *err);
+void gn_relay_lead_destroy(struct gn_relay_lead *l);
+
+#endif

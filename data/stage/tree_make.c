@@ -1,0 +1,107 @@
+#include "data/stage/tree_target_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+static enum gn_status place(const struct gn_tree_target *t, const struct gn_tree_entry *e, char path[PATH_MAX], struct gn_err *err)
+{
+	if ((size_t)snprintf(path, PATH_MAX, "%s%s", t->root, e->path) < PATH_MAX)
+		return GN_OK;
+	return gn_err_set(err, GN_ERR_USAGE, "path too long: %s%s", t->root, e->path);
+}
+
+static enum gn_status make_file(const struct gn_tree_entry *e, const char *path, struct gn_err *err)
+{
+	const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+	enum gn_status status = GN_OK;
+	int fd = open(path, flags, 0600);
+
+	/* an earlier run may have set its final permissions */
+	if (fd < 0 && errno == EACCES && !chmod(path, 0600))
+		fd = open(path, flags, 0600);
+	if (fd < 0)
+		return gn_err_errno(err, errno, "cannot create %s", path);
+	if (ftruncate(fd, (off_t)e->size_bytes))
+		status = gn_err_errno(err, errno, "cannot set the size of %s", path);
+	close(fd);
+	return status;
+}
+
+enum gn_status gn_tree_make(const struct gn_tree_target *t, struct gn_err *err)
+{
+	enum gn_status status = GN_OK;
+	char path[PATH_MAX];
+
+	for (size_t i = 0; i < t->tree->count && !status; i++) {
+		const struct gn_tree_entry *e = &t->tree->entries[i];
+
+		status = place(t, e, path, err);
+		if (!status && S_ISDIR(e->mode) && mkdir(path, 0700) && (errno != EEXIST || chmod(path, 0700)))
+			status = gn_err_errno(err, errno, "cannot create the folder %s", path);
+		if (!status && S_ISREG(e->mode) && e->links_to == GN_TREE_NO_LINK)
+			status = make_file(e, path, err);
+	}
+	return status;
+}
+
+/* What is neither a folder nor a file with data of its own; one of an earlier run is replaced. */
+static enum gn_status make_link(const struct gn_tree_target *t, const struct gn_tree_entry *e, const char *path, struct gn_err *err)
+{
+	char first[PATH_MAX];
+	enum gn_status status = GN_OK;
+	int failed;
+
+	if (e->links_to != GN_TREE_NO_LINK)
+		status = place(t, &t->tree->entries[e->links_to], first, err);
+	if (status)
+		return status;
+	if (unlink(path) && errno != ENOENT)
+		return gn_err_errno(err, errno, "cannot replace %s", path);
+	if (e->links_to != GN_TREE_NO_LINK)
+		failed = link(first, path);
+	else if (S_ISLNK(e->mode))
+		failed = symlink(e->target, path);
+	else
+		failed = mkfifo(path, 0600);
+	return failed ? gn_err_errno(err, errno, "cannot create %s", path) : GN_OK;
+}
+
+enum gn_status gn_tree_make_metadata(const struct gn_tree_entry *e, const char *path, struct gn_err *err)
+{
+	const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = e->mtime_s, .tv_nsec = e->mtime_ns}};
+
+	if (!S_ISLNK(e->mode) && chmod(path, e->mode & 07777))
+		return gn_err_errno(err, errno, "cannot set the permissions of %s", path);
+	if (utimensat(AT_FDCWD, path, times, AT_SYMLINK_NOFOLLOW))
+		return gn_err_errno(err, errno, "cannot set the time of %s", path);
+	return GN_OK;
+}
+
+enum gn_status gn_tree_make_rest(const struct gn_tree_target *t, struct gn_err *err)
+{
+	enum gn_status status = GN_OK;
+	char path[PATH_MAX];
+
+	for (size_t i = 0; i < t->tree->count && !status; i++) {
+		const struct gn_tree_entry *e = &t->tree->entries[i];
+
+		if (S_ISDIR(e->mode) || (S_ISREG(e->mode) && e->links_to == GN_TREE_NO_LINK))
+			continue;
+		status = place(t, e, path, err);
+		if (!status)
+			status = make_link(t, e, path, err);
+	}
+	/* children before their folder, whose time they change and whose permissions may forbid it */
+	for (size_t i = t->tree->count; i-- > 1 && !status;) {
+		const struct gn_tree_entry *e = &t->tree->entries[i];
+
+		if (e->links_to != GN_TREE_NO_LINK)
+			continue;
+		status = place(t, e, path, err);
+		if (!status)
+			status = gn_tree_make_metadata(e, path, err);
+	}
+	return status;
+}

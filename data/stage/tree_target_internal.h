@@ -1,0 +1,32 @@
+/* What finding and making the copy of a tree share. */
+#ifndef GN_DATA_STAGE_TREE_TARGET_INTERNAL_H
+#define GN_DATA_STAGE_TREE_TARGET_INTERNAL_H
+
+#include "data/stage/tree_target.h"
+
+#include <limits.h>
+#include <pthread.h>
+#include <sys/stat.h>
+
+struct gn_tree_target {
+	const struct gn_tree *tree;
+	struct gn_log *log;
+	char to[PATH_MAX];
+	char part[PATH_MAX];	 /* TO.gannet-part */
+	char root[PATH_MAX];	 /* where the data are: TO, or the tree in part */
+	char marker[PATH_MAX];	 /* TO.gannet-stage */
+	char old[PATH_MAX];	 /* in part: what TO was before */
+	int lock, journal;
+	int was_complete, replaces; /* replaces: TO is an earlier copy */
+	char (*digests)[GN_SHA256_HEX]; /* "" of a chunk that is not there */
+	pthread_mutex_t mutex;		/* of digests and journal */
+};
+
+/* Makes folders, and files of their sizes, in root; what is there of an earlier run is used. */
+enum gn_status gn_tree_make(const struct gn_tree_target *t, struct gn_err *err);
+/* Links, permissions and times of everything below the root. */
+enum gn_status gn_tree_make_rest(const struct gn_tree_target *t, struct gn_err *err);
+/* Permissions and times of one entry. */
+enum gn_status gn_tree_make_metadata(const struct gn_tree_entry *e, const char *path, struct gn_err *err);
+
+#endif
