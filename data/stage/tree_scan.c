@@ -151,6 +151,8 @@ static enum gn_status append(struct scan *s, const FTSENT *f, struct gn_err *err
 	case FTS_ERR:
 	case FTS_NS:
 		return gn_err_errno(err, f->fts_errno, "cannot read %s", f->fts_path);
+	case FTS_SLNONE:
+		return gn_err_errno(err, ENOENT, "cannot read %s, a symbolic link to nothing", f->fts_path);
 	case FTS_DC:
 		return gn_err_set(err, GN_ERR_DATA, "%s: the folder contains itself", f->fts_path);
 	case FTS_DEFAULT:

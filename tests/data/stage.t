@@ -58,7 +58,7 @@ check 'of which one copied' test "$(cat crowd.? | grep -c '"copied": 4,')" -eq 1
 check 'and three did not' test "$(cat crowd.? | grep -c '"copied": 0,')" -eq 3
 check 'rightly' alike from crowd
 
-expect 3 'is no packed dataset' 'missing source' stage nowhere fresh
+expect 3 'cannot read nowhere: No such file' 'missing source' stage nowhere fresh
 check 'leaves no target' test ! -e fresh
 expect 2 'same folder' 'source as target' stage from ./from
 check 'leaves the source alone' "$gannet" verify from

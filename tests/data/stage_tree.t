@@ -1,0 +1,57 @@
+#!/bin/bash
+# gannet stage of any tree: a copy with all that a tree has, nothing of others replaced, nothing half-written after kills.
+set -u
+. "$GN_SOURCE/tests/cmd/tap.sh"
+# shellcheck source=tests/data/tree.sh
+. "$GN_SOURCE/tests/data/tree.sh"
+
+work=$(mktemp -d)
+trap 'chmod -R u+w "$work" 2>/dev/null; rm -rf "$work"' EXIT
+cd "$work" || exit 1
+
+odd src 40 300
+expect 0 '"nodes": 1,.*"kept_bytes": 0,' 'copies a tree' stage src far/to
+check 'with all that it has' alike far/to
+check 'and nothing beside it but marker and lock' tidy far to
+expect 0 '"source_bytes": 0, "written_bytes": 0,' 'copies nothing again' stage src far/to
+expect 0 '"source_bytes": 0, "written_bytes": 0,' 'nor when it digests what is there' stage src far/to --check
+perl -e 'open my $f, "+<", $ARGV[0] or die; my @t = (stat $f)[8, 9]; seek $f, 5e6, 0; print $f "damage"; close $f; utime @t, $ARGV[0]' far/to/d3/../big
+touch -r src/big far/to/big
+expect 0 '"source_bytes": 0,' 'damage that times do not show' stage src far/to
+expect 0 '"source_bytes": [1-9]' 'is found by --check' stage src far/to --check
+check 'and mended' alike far/to
+echo more >>far/to/d1/f1 && rm far/to/d2/f2 && touch far/to/extra
+expect 0 '"source_bytes": [1-9]' 'a copy that was changed is replaced' stage src far/to
+check 'rightly' alike far/to
+check 'and tidily' tidy far to
+expect 0 '"entries": 1,' 'one file' stage src/big one/file
+check 'is right' cmp src/big one/file
+mkdir busy && touch busy/mine
+expect 1 'busy exists, and was not staged' "a folder with other files is not replaced" stage src busy
+check 'nor touched' test "$(ls -A busy)" = mine
+ln -s busy link
+expect 1 'link exists' 'nor is a symbolic link' stage src link
+expect 2 'is inside of' 'a target inside of the source' stage src src/d1/to
+expect 3 'No such file' 'no source' stage nowhere to
+"$gannet" pack --out packed "$GN_SOURCE/data/digits/digits-val.tar.xz" >/dev/null 2>&1
+expect 0 '"entries": ' 'a packed dataset, as a tree' stage packed copy --tree
+check 'holds the same, and no marker' diff -r packed copy
+
+# kill -9 at some moment of a copy, again and again; each run keeps what was complete
+killed() {
+	local i pid
+	for i in 1 4 8; do
+		"$gannet" stage --from src --to kill/to --threads 1 >/dev/null 2>&1 &
+		pid=$!
+		until_true eval "chunks kill/to.gannet-part/journal $i || [ -e kill/to ]" || return 1
+		kill -9 $pid
+		wait $pid
+		# it was faster than the kill: again
+		[ ! -e kill/to ] || rm -rf kill
+	done
+}
+check 'killed three times' killed
+expect 0 '"kept_bytes": [0-9]' 'the next run goes on' stage src kill/to
+check 'to a right copy' alike kill/to
+check 'and tidily' tidy kill to
+finish

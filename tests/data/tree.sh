@@ -1,0 +1,56 @@
+# Trees for tests of gannet stage: one of all that a tree can have, and whether another is the same. Source it.
+# shellcheck shell=bash
+gannet=$GN_BUILD/gannet
+
+# odd FOLDER MB FILES: names, links, holes, permissions and times of all kinds; MB of one large file, and small ones
+odd() {
+	perl -e 'use POSIX "mkfifo"; my ($top, $mb, $n) = @ARGV;
+		sub put { my ($p, @d) = @_; open my $f, ">:raw", $p or die "$p: $!"; print $f @d; close $f }
+		srand 1; my $block = pack "V*", map { int rand 2 ** 32 } 1 .. 262144;
+		mkdir "$top$_" for "", "/empty", "/a b", "/n\nl", "/\xff\xfe", "/ro";
+		put("$top/big", map { substr($block, $_), substr($block, 0, $_) } 1 .. $mb);
+		for my $i (1 .. $n) { mkdir "$top/d" . $i % 50; put("$top/d" . $i % 50 . "/f$i", substr $block, $i, $i * 37 % 9000) }
+		put("$top/a b/zero"); put("$top/n\nl/x\ny", "hello"); put("$top/\xff\xfe/\x80", "bytes"); put("$top/ro/in", "i");
+		link "$top/n\nl/x\ny", "$top/hard1"; link "$top/hard1", "$top/a b/hard2";
+		symlink "../nowhere", "$top/a b/dangling"; symlink "hard1", "$top/sym"; symlink "/etc/passwd", "$top/abs";
+		mkfifo("$top/fifo", 0640);
+		open my $s, ">:raw", "$top/sparse"; seek $s, 3000000, 0; print $s "middle"; seek $s, 6000000, 0; print $s "x";
+		truncate $s, 12000001; close $s;
+		open $s, ">:raw", "$top/hole"; truncate $s, 6345678; close $s;
+		chmod 04751, "$top/hard1"; chmod 0444, "$top/\xff\xfe/\x80"; chmod 0555, "$top/ro";
+		utime 1, 987654321, "$top/a b/zero"; utime 5, 500000000, "$top/ro"; utime 5, 600000000, $top' "$@"
+}
+# All that is to be kept: names, types, permissions, sizes, times, links and which names are one file, contents; and few blocks for holes.
+describe() { # TREE
+	perl -e 'use File::Find; use Digest::SHA; use Time::HiRes "lstat"; chdir $ARGV[0] or die $!; my %first;
+		find({no_chdir => 1, preprocess => sub { sort @_ }, wanted => sub {
+			my @s = lstat $_ or die "$_: $!"; my $first = $first{"$s[0]:$s[1]"} //= $_;
+			my $kept = -f _ ? Digest::SHA->new(256)->addfile($_, "b")->hexdigest : "";
+			$kept = readlink $_ if -l _;
+			printf "%s|%o|%s|%s|%.6f|%s|%s\n", $_, $s[2], -f _ ? $s[7] : "", $s[3], $s[9], -d _ ? "" : $first, $kept;
+			printf "full %s\n", $_ if -f _ && /sparse|hole/ && $s[12] * 512 > $s[7] / 2;
+		}}, ".")' "$1"
+}
+alike() { # TREE...: as the source
+	[ -e src.is ] || describe src >src.is
+	for tree; do
+		diff src.is <(describe "$tree") || return 1
+	done
+}
+tidy() { # FOLDER NAME: nothing else than the copy, its marker and its lock
+	[ "$(ls "$1")" = "$2"$'\n'"$2.gannet-stage"$'\n'"$2.gannet-stage.lock" ]
+}
+stage() {
+	timeout 60 "$gannet" stage --json --from "$1" --to "$2" "${@:3}"
+}
+until_true() { # COMMAND...: within 30 s
+	local i
+	for ((i = 0; i < 3000; i++)); do
+		"$@" && return
+		perl -e 'select undef, undef, undef, 0.01'
+	done
+	return 1
+}
+chunks() { # FILE COUNT: that many lines of chunks
+	[ "$(wc -l <"$1" 2>/dev/null || echo 0)" -gt "$2" ]
+}
