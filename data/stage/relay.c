@@ -27,98 +27,6 @@ struct gn_relay_job {
 	struct gn_err err;
 };
 
-/* A chunk on its way to several leaders, or another message to one. */
-struct outgoing {
-	struct gn_relay *r;
-	struct gn_relay_header header;
-	void *data; /* owned */
-	size_t left;
-	struct gn_message_send sends[];
-};
-
-static void handle(struct gn_relay *r, int from, int kind, const struct gn_relay_header *h, const void *data, size_t len_bytes,
-		   struct gn_message *message);
-
-/* --- sending --- */
-
-static void drop(struct outgoing *o)
-{
-	if (--o->left)
-		return;
-	free(o->data);
-	free(o);
-}
-
-static void sent(struct gn_message_send *s)
-{
-	struct outgoing *o = s->context;
-
-	o->r->sending--;
-	drop(o);
-}
-
-/* What cannot be sent was for a rank that is lost, which rank 0 learns. */
-static void send_one(struct outgoing *o, struct gn_message_send *s, int to, int kind, const void *data, size_t len_bytes)
-{
-	*s = (struct gn_message_send){.to = to, .kind = kind, .header = &o->header, .header_bytes = sizeof o->header, .data = data,
-				      .data_bytes = len_bytes, .complete = sent, .context = o};
-	o->r->sending++;
-	if (gn_message_send(o->r->messages, s, NULL))
-		sent(s);
-}
-
-static void no_memory(struct gn_relay *r)
-{
-	r->failed = r->over = 1;
-	gn_err_set(&r->failure, GN_ERR_NO_MEMORY, "no memory for a message");
-}
-
-void gn_relay_post(struct gn_relay *r, int to, int kind, const struct gn_relay_header *h, const void *data, size_t len_bytes, int kept)
-{
-	struct outgoing *o;
-
-	if (to == r->rank) {
-		handle(r, r->rank, kind, h, data, len_bytes, NULL);
-		return;
-	}
-	o = calloc(1, sizeof *o + sizeof o->sends[0]);
-	if (o && len_bytes && !kept && (o->data = malloc(len_bytes)))
-		memcpy(o->data, data, len_bytes);
-	if (!o || (len_bytes && !kept && !o->data)) {
-		free(o);
-		no_memory(r);
-		return;
-	}
-	o->r = r;
-	o->header = *h;
-	o->left = 1;
-	send_one(o, &o->sends[0], to, kind, kept ? data : o->data, len_bytes);
-}
-
-/* To all that lack it but this node; takes the data. */
-static void send_chunk(struct gn_relay *r, const struct gn_relay_job *job)
-{
-	struct outgoing *o = calloc(1, sizeof *o + (size_t)r->nodes * sizeof o->sends[0]);
-
-	if (!o) {
-		free(job->data);
-		no_memory(r);
-		return;
-	}
-	o->r = r;
-	o->header.chunk = job->chunk;
-	memcpy(o->header.digest, job->digest, sizeof o->header.digest);
-	o->data = job->data;
-	o->left = 1;
-	for (int n = 0; n < r->nodes; n++) {
-		if (n == r->node || !gn_relay_bit(job->lacking, (uint32_t)n))
-			continue;
-		o->left++;
-		send_one(o, &o->sends[n], r->leaders[n], GN_RELAY_CHUNK, o->data, gn_tree_chunk_len(&r->tree, job->chunk));
-	}
-	drop(o);
-}
-
 /* --- threads --- */
 
 static void read_chunk(struct gn_relay_job *job)
@@ -181,7 +89,7 @@ static void start(struct gn_relay *r, const struct gn_relay_job *job)
 
 	if (!copy) {
 		free(job->lacking);
-		no_memory(r);
+		gn_relay_no_memory(r);
 		return;
 	}
 	*copy = *job;
@@ -207,7 +115,7 @@ static void opened(struct gn_relay *r)
 	unsigned char *bits = calloc(r->tree.chunks / 8 + 1, 1);
 
 	if (!bits) {
-		no_memory(r);
+		gn_relay_no_memory(r);
 		return;
 	}
 	for (uint32_t c = 0; c < r->tree.chunks; c++) {
@@ -227,6 +135,7 @@ static void take_back(struct gn_relay *r, struct gn_relay_job *job)
 	if (job->what == JOB_READ && job->from_source && !job->unread)
 		r->source_bytes += gn_tree_chunk_len(&r->tree, job->chunk);
 	if (job->status && job->unread) {
+		h.status = job->status;
 		gn_relay_post(r, 0, GN_RELAY_UNREAD, &h, job->err.text, strlen(job->err.text) + 1, 0);
 	} else if (job->status) {
 		fail(r, &job->err);
@@ -238,7 +147,7 @@ static void take_back(struct gn_relay *r, struct gn_relay_job *job)
 		gn_relay_post(r, 0, GN_RELAY_DONE, &h, "", 1, 0);
 	} else {
 		if (job->what == JOB_READ) {
-			send_chunk(r, job);
+			gn_relay_send_chunk(r, job->chunk, job->digest, job->data, job->lacking);
 			job->data = NULL;
 		}
 		gn_relay_post(r, 0, GN_RELAY_GOT, &h, NULL, 0, 0);
@@ -261,7 +170,7 @@ static void take_listing(struct gn_relay *r, const void *data, size_t len_bytes)
 	if (r->rank) {
 		block = malloc(len_bytes);
 		if (!block) {
-			no_memory(r);
+			gn_relay_no_memory(r);
 			return;
 		}
 		memcpy(block, data, len_bytes);
@@ -278,7 +187,7 @@ static void take_read(struct gn_relay *r, const struct gn_relay_header *h, const
 	struct gn_relay_job job = {.what = JOB_READ, .chunk = h->chunk, .lacking = malloc(len_bytes)};
 
 	if (!job.lacking) {
-		no_memory(r);
+		gn_relay_no_memory(r);
 		return;
 	}
 	memcpy(job.lacking, data, len_bytes);
@@ -302,15 +211,15 @@ static void take_chunk(struct gn_relay *r, const struct gn_relay_header *h, stru
 
 static void take_end(struct gn_relay *r, const struct gn_relay_header *h, const char *why)
 {
-	r->over = 1;
+	r->over = r->told = 1;
 	if (!h->status || r->failed)
 		return;
 	r->failed = 1;
 	gn_err_set(&r->failure, (enum gn_status)h->status, "%s", why);
 }
 
-static void handle(struct gn_relay *r, int from, int kind, const struct gn_relay_header *h, const void *data, size_t len_bytes,
-		   struct gn_message *message)
+void gn_relay_handle(struct gn_relay *r, int from, int kind, const struct gn_relay_header *h, const void *data, size_t len_bytes,
+		     struct gn_message *message)
 {
 	const struct gn_relay_job finish = {.what = JOB_FINISH};
 
@@ -340,7 +249,7 @@ static void receive(void *context, struct gn_message *m)
 	memcpy(&h, m->header, sizeof h);
 	if (h.chunk && h.chunk >= r->tree.chunks)
 		return;
-	handle(r, m->from, m->kind, &h, m->data, m->data_bytes, m);
+	gn_relay_handle(r, m->from, m->kind, &h, m->data, m->data_bytes, m);
 }
 
 /* --- the whole --- */
@@ -455,6 +364,9 @@ enum gn_status gn_relay(const struct gn_relay_options *options, struct gn_comm *
 		status = connect_ranks(&r, err);
 	if (!status)
 		status = run(&r, err);
+	/* the others would wait for this rank */
+	if (status && comm && !r.told)
+		gn_world_abort(r.world, "it cannot go on staging");
 	if (r.pool)
 		gn_thread_pool_destroy(r.pool);
 	gn_messages_destroy(r.messages);

@@ -48,7 +48,7 @@ struct gn_relay {
 	size_t sending; /* messages that are not complete */
 	size_t working; /* jobs that are not taken back */
 	struct gn_err failure; /* of this node, or of all */
-	int failed, over;
+	int failed, over, told; /* told: by rank 0 that all is over */
 	pthread_mutex_t mutex;
 	pthread_cond_t wake;
 	struct gn_relay_job *finished; /* under mutex */
@@ -61,6 +61,13 @@ static inline int gn_relay_bit(const unsigned char *bits, uint32_t i)
 
 /* Sends a message, or handles it here if it is to this rank. data is copied, unless it is `kept` until the end. */
 void gn_relay_post(struct gn_relay *r, int to, int kind, const struct gn_relay_header *h, const void *data, size_t len_bytes, int kept);
+/* Sends a chunk to the nodes that lack it, but for this one; takes the malloc'ed data. */
+void gn_relay_send_chunk(struct gn_relay *r, uint32_t chunk, const char *digest, void *data, const unsigned char *lacking);
+/* This rank cannot go on. */
+void gn_relay_no_memory(struct gn_relay *r);
+/* Handles a message of a rank; message NULL: of this one. */
+void gn_relay_handle(struct gn_relay *r, int from, int kind, const struct gn_relay_header *h, const void *data, size_t len_bytes,
+		     struct gn_message *message);
 /* Handles a message to rank 0 of the leader of `node`. */
 void gn_relay_lead_handle(struct gn_relay *r, int node, int kind, const struct gn_relay_header *h, const void *data, size_t len_bytes);
 /* Rank 0: lists the source and tells the leaders. A failure ends all ranks. */

@@ -1,8 +1,12 @@
 /* Rank 0's part: which leader reads which chunk. A chunk that is assigned is done when no leader lacks it any more. */
 #include "data/stage/relay_internal.h"
 
+#include "src/base/clock.h"
+
 #include <stdlib.h>
 #include <string.h>
+
+#define LINE_S 10.0
 
 enum state { WAITING, READY, FINISHING, COMPLETE, FAILED };
 
@@ -20,7 +24,8 @@ struct gn_relay_lead {
 	int *reader; /* [chunks] node, -1: none */
 	unsigned losses;
 	uint32_t in_hand;
-	uint64_t written_bytes;
+	uint64_t written_bytes, to_write_bytes;
+	double next_line_s; /* when the log is told how far it is */
 	struct gn_err unread; /* the last */
 	int begun, told; /* the listing was sent; all have said what they have, and the progress line shows how much is missing */
 };
@@ -122,8 +127,8 @@ static void leave(struct gn_relay *r, int node, const char *why)
 	if (l->nodes[node].state == FAILED || l->nodes[node].state == COMPLETE)
 		return;
 	l->nodes[node].state = FAILED;
-	gn_log_warn(r->options->log, "%s: not staged: %s; the others go on", r->comm ? gn_world_host_of(r->world, r->leaders[node]) : "this host",
-		    why);
+	if (r->nodes > 1)
+		gn_log_warn(r->options->log, "%s: not staged: %s; the others go on", gn_world_host_of(r->world, r->leaders[node]), why);
 	for (uint32_t c = 0; l->begun && c < r->tree.chunks; c++)
 		if (l->reader[c] == node || (l->reader[c] >= 0 && !is_lacked(r, c)))
 			release(r, c);
@@ -167,7 +172,7 @@ void gn_relay_lead_handle(struct gn_relay *r, int node, int kind, const struct g
 	} else if (kind == GN_RELAY_GOT) {
 		take_got(r, n, h->chunk);
 	} else if (kind == GN_RELAY_UNREAD) {
-		gn_err_set(&l->unread, GN_ERR_IO, "%s", (const char *)data);
+		gn_err_set(&l->unread, (enum gn_status)h->status, "%s", (const char *)data);
 		if (!n->cannot_read && r->comm)
 			gn_log_warn(r->options->log, "%s: %s; gets everything from other nodes", gn_world_host_of(r->world, r->leaders[node]),
 				    l->unread.text);
@@ -274,7 +279,23 @@ static void begin_progress(struct gn_relay *r)
 	for (int n = 0; n < r->nodes; n++)
 		for (uint32_t c = 0; r->lead->nodes[n].state == READY && c < r->tree.chunks; c++)
 			bytes += gn_relay_bit(r->lead->nodes[n].have, c) ? 0 : gn_tree_chunk_len(&r->tree, c);
+	r->lead->to_write_bytes = bytes;
+	r->lead->next_line_s = gn_clock_s() + LINE_S;
 	gn_progress_bar_begin(r->options->progress, "staging", "B", bytes);
+}
+
+/* For steps without a terminal. */
+static void log_progress(struct gn_relay *r)
+{
+	struct gn_relay_lead *l = r->lead;
+	double rate = gn_progress_bar_rate(r->options->progress);
+
+	if (r->options->progress->terminal || gn_clock_s() < l->next_line_s || rate <= 0)
+		return;
+	l->next_line_s += LINE_S;
+	gn_log_info(r->options->log, "staging: %.1f of %.1f MB written on %d of %d nodes, %.1f MB/s, %.0f s left", (double)l->written_bytes * 1e-6,
+		    (double)l->to_write_bytes * 1e-6, count(r, READY), r->nodes, rate * 1e-6,
+		    l->to_write_bytes > l->written_bytes ? (double)(l->to_write_bytes - l->written_bytes) / rate : 0.0);
 }
 
 void gn_relay_lead_step(struct gn_relay *r)
@@ -289,6 +310,7 @@ void gn_relay_lead_step(struct gn_relay *r)
 	if (!l->told)
 		begin_progress(r);
 	l->told = 1;
+	log_progress(r);
 	hand_out(r);
 	for (int n = 0; n < r->nodes; n++)
 		missing += l->nodes[n].state == READY ? l->nodes[n].missing : 0;

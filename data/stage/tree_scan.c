@@ -180,9 +180,12 @@ enum gn_status gn_tree_scan(const char *from, int with_holes, struct gn_log *log
 	FTSENT *f;
 	FTS *fts;
 
-	if (s.root_len >= sizeof root)
-		return gn_err_set(err, GN_ERR_USAGE, "path too long: %s", from);
-	memcpy(root, from, s.root_len + 1);
+	while (s.root_len && from[s.root_len - 1] == '/')
+		s.root_len--;
+	if (s.root_len >= sizeof root || !s.root_len)
+		return gn_err_set(err, GN_ERR_USAGE, "\"%s\" cannot be staged: name a folder below it, by a shorter path", from);
+	memcpy(root, from, s.root_len);
+	root[s.root_len] = '\0';
 	fts = fts_open(roots, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, by_name);
 	if (!fts)
 		return gn_err_errno(err, errno, "cannot read %s", from);

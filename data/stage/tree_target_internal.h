@@ -8,6 +8,12 @@
 #include <pthread.h>
 #include <sys/stat.h>
 
+/* The first line of marker and journal, with the digest of the listing. */
+#define GN_TREE_HEAD "gannet-stage-tree 1 %s\n"
+/* A chunk, its digest, line feed: a line that was cut by a death does not match */
+#define GN_TREE_LINE "%010u %s\n"
+#define GN_TREE_LINE_BYTES (10 + 1 + 64 + 1)
+
 struct gn_tree_target {
 	const struct gn_tree *tree;
 	struct gn_log *log;

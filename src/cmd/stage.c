@@ -8,6 +8,7 @@
 #include "src/base/text.h"
 #include "src/cmd/world_options.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -169,6 +170,9 @@ static int stage_tree(const struct stage_options *o)
 		if (!status && gn_world_rank(world) == 0)
 			tell_tree(o, &result);
 		gn_world_destroy(world);
+	} else if (access(o->from, F_OK)) {
+		/* of both errors the one to be told */
+		status = gn_err_errno(&err, errno, "cannot read %s", o->from);
 	}
 	if (status)
 		gn_log_error(log, "stage: %s", err.text);

@@ -18,7 +18,10 @@ my $pid = fork // die;
 if (!$pid) { exec $gannet, 'stage', '--json', '--to', "$ENV{TO}/n$rank", @arg or die }
 open my $f, '>', "pid.$rank.tmp" or die; print $f $pid; close $f; rename "pid.$rank.tmp", "pid.$rank";
 syscall 247, 1, $pid, my $info = "\0" x 128, 0x01000004, 0;    # waitid(P_PID, WEXITED | WNOWAIT)
-if (open my $io, '<', "/proc/$pid/io") { my ($read) = join('', <$io>) =~ /rchar: (\d+)/; open my $o, '>', "rchar.$rank"; print $o $read // '' }
+if (open my $io, '<', "/proc/$pid/io") {
+	my ($read) = join('', <$io>) =~ /rchar: (\d+)/;
+	open my $o, '>', "rchar.$rank"; print $o $read // '';
+}
 waitpid $pid, 0;
 exit($? & 127 ? 9 : $? >> 8);
 END

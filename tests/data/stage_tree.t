@@ -15,7 +15,8 @@ check 'with all that it has' alike far/to
 check 'and nothing beside it but marker and lock' tidy far to
 expect 0 '"source_bytes": 0, "written_bytes": 0,' 'copies nothing again' stage src far/to
 expect 0 '"source_bytes": 0, "written_bytes": 0,' 'nor when it digests what is there' stage src far/to --check
-perl -e 'open my $f, "+<", $ARGV[0] or die; my @t = (stat $f)[8, 9]; seek $f, 5e6, 0; print $f "damage"; close $f; utime @t, $ARGV[0]' far/to/d3/../big
+perl -e 'open my $f, "+<", $ARGV[0] or die; my @t = (stat $f)[8, 9]; seek $f, 5e6, 0; print $f "damage"; close $f;
+	utime @t, $ARGV[0]' far/to/big
 touch -r src/big far/to/big
 expect 0 '"source_bytes": 0,' 'damage that times do not show' stage src far/to
 expect 0 '"source_bytes": [1-9]' 'is found by --check' stage src far/to --check
@@ -24,6 +25,7 @@ echo more >>far/to/d1/f1 && rm far/to/d2/f2 && touch far/to/extra
 expect 0 '"source_bytes": [1-9]' 'a copy that was changed is replaced' stage src far/to
 check 'rightly' alike far/to
 check 'and tidily' tidy far to
+expect 0 '"source_bytes": 0,' 'slashes at the end change nothing' stage src/ far/to//
 expect 0 '"entries": 1,' 'one file' stage src/big one/file
 check 'is right' cmp src/big one/file
 mkdir busy && touch busy/mine
@@ -33,6 +35,10 @@ ln -s busy link
 expect 1 'link exists' 'nor is a symbolic link' stage src link
 expect 2 'is inside of' 'a target inside of the source' stage src src/d1/to
 expect 3 'No such file' 'no source' stage nowhere to
+expect 2 'cannot be staged' 'the root folder' stage / to
+mkfifo fifo
+expect 0 '"entries": 1, "data_bytes": 0,' 'a FIFO is copied, not read' stage fifo pipe
+check 'as one' test -p pipe
 "$gannet" pack --out packed "$GN_SOURCE/data/digits/digits-val.tar.xz" >/dev/null 2>&1
 expect 0 '"entries": ' 'a packed dataset, as a tree' stage packed copy --tree
 check 'holds the same, and no marker' diff -r packed copy

@@ -1,0 +1,137 @@
+/* Chunks into and out of the copy, and its end. */
+#include "data/stage/tree_target_internal.h"
+
+#include "src/base/file.h"
+#include "src/base/strbuf.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+struct writer {
+	const struct gn_tree_target *t;
+	const unsigned char *data;
+};
+
+static enum gn_status write_piece(void *context, const struct gn_tree_entry *e, uint64_t offset, size_t at, size_t len, struct gn_err *err)
+{
+	const struct writer *w = context;
+	char path[PATH_MAX];
+	enum gn_status status;
+	int fd;
+
+	if ((size_t)snprintf(path, sizeof path, "%s%s", w->t->root, e->path) >= sizeof path)
+		return gn_err_set(err, GN_ERR_USAGE, "path too long: %s%s", w->t->root, e->path);
+	fd = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	if (fd < 0)
+		return gn_err_errno(err, errno, "cannot open %s", path);
+	status = gn_pwrite_full(fd, w->data + at, len, offset, path, err);
+	if (close(fd) && !status)
+		status = gn_err_errno(err, errno, "cannot close %s", path);
+	return status;
+}
+
+enum gn_status gn_tree_target_put(struct gn_tree_target *t, uint32_t chunk, const void *data, const char *digest, struct gn_err *err)
+{
+	struct writer w = {t, data};
+	char line[128];
+	enum gn_status status = gn_tree_chunk_pieces(t->tree, chunk, write_piece, &w, err);
+
+	if (status)
+		return status;
+	snprintf(line, sizeof line, GN_TREE_LINE, chunk, digest);
+	pthread_mutex_lock(&t->mutex);
+	status = gn_write_full(t->journal, line, strlen(line), t->part, err);
+	if (!status)
+		memcpy(t->digests[chunk], digest, GN_SHA256_HEX);
+	pthread_mutex_unlock(&t->mutex);
+	return status;
+}
+
+/* Times of files in the making are not the listing's. */
+static enum gn_status read_piece(void *context, const struct gn_tree_entry *e, uint64_t offset, size_t at, size_t len, struct gn_err *err)
+{
+	const struct writer *w = context;
+	char path[PATH_MAX];
+	enum gn_status status;
+	int fd;
+
+	if ((size_t)snprintf(path, sizeof path, "%s%s", w->t->root, e->path) >= sizeof path)
+		return gn_err_set(err, GN_ERR_USAGE, "path too long: %s%s", w->t->root, e->path);
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	if (fd < 0)
+		return gn_err_errno(err, errno, "cannot open %s", path);
+	status = gn_pread_full(fd, (unsigned char *)(uintptr_t)w->data + at, len, offset, path, err);
+	close(fd);
+	return status;
+}
+
+enum gn_status gn_tree_target_get(struct gn_tree_target *t, uint32_t chunk, void *data, struct gn_err *err)
+{
+	struct writer w = {t, data};
+	char digest[GN_SHA256_HEX];
+	enum gn_status status = gn_tree_chunk_pieces(t->tree, chunk, read_piece, &w, err);
+
+	if (!status)
+		status = gn_sha256_buffer(data, gn_tree_chunk_len(t->tree, chunk), digest, err);
+	if (!status && strcmp(digest, t->digests[chunk]))
+		status = gn_err_set(err, GN_ERR_DATA, "chunk %u of %s fails its digest: stage again with --check", chunk, t->root);
+	return status;
+}
+
+static enum gn_status save_marker(struct gn_tree_target *t, struct gn_err *err)
+{
+	struct gn_strbuf text;
+	enum gn_status status;
+
+	gn_strbuf_init(&text);
+	gn_strbuf_printf(&text, GN_TREE_HEAD, t->tree->layout);
+	for (uint32_t c = 0; c < t->tree->chunks; c++)
+		gn_strbuf_printf(&text, GN_TREE_LINE, c, t->digests[c]);
+	if (gn_strbuf_failed(&text))
+		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to write %s", t->marker);
+	else
+		status = gn_file_replace(t->marker, text.text, text.len, err);
+	gn_strbuf_release(&text);
+	return status;
+}
+
+/* The marker names no listing until the new tree is in place: whatever is at TO then is an earlier copy or a whole new one. */
+static enum gn_status replace(struct gn_tree_target *t, struct gn_err *err)
+{
+	static const char none[] = "gannet-stage-tree 1 incomplete\n";
+	enum gn_status status = gn_file_replace(t->marker, none, sizeof none - 1, err);
+
+	if (!status && t->replaces && rename(t->to, t->old))
+		status = gn_err_errno(err, errno, "cannot move %s out of the way", t->to);
+	if (!status && rename(t->root, t->to))
+		status = gn_err_errno(err, errno, "cannot rename %s to %s", t->root, t->to);
+	/* after the rename: a folder without write permission cannot be moved to another one */
+	if (!status)
+		status = gn_tree_make_metadata(&t->tree->entries[0], t->to, err);
+	if (!status)
+		status = gn_sync_parent(t->to, err);
+	return status ? status : save_marker(t, err);
+}
+
+enum gn_status gn_tree_target_finish(struct gn_tree_target *t, struct gn_err *err)
+{
+	enum gn_status status = GN_OK;
+
+	if (t->was_complete)
+		return GN_OK;
+	status = gn_tree_make_rest(t, err);
+	/* one for all files; the journal is on the same file system */
+	if (!status && syncfs(t->journal))
+		status = gn_err_errno(err, errno, "cannot sync %s", t->part);
+	if (!status)
+		status = replace(t, err);
+	if (status)
+		return status;
+	memcpy(t->root, t->to, sizeof t->root);
+	if (gn_remove_tree(t->part, NULL))
+		gn_log_warn(t->log, "%s cannot be removed completely", t->part);
+	return GN_OK;
+}
