@@ -103,12 +103,16 @@ static enum gn_status replace(struct gn_tree_target *t, struct gn_err *err)
 {
 	static const char none[] = "gannet-stage-tree 1 incomplete\n";
 	enum gn_status status = gn_file_replace(t->marker, none, sizeof none - 1, err);
+	struct stat info;
 
+	/* a folder that its owner cannot write cannot be moved to another one */
+	if (!status && t->replaces && !lstat(t->to, &info) && S_ISDIR(info.st_mode) && chmod(t->to, 0700))
+		status = gn_err_errno(err, errno, "cannot change the permissions of %s", t->to);
 	if (!status && t->replaces && rename(t->to, t->old))
 		status = gn_err_errno(err, errno, "cannot move %s out of the way", t->to);
 	if (!status && rename(t->root, t->to))
 		status = gn_err_errno(err, errno, "cannot rename %s to %s", t->root, t->to);
-	/* after the rename: a folder without write permission cannot be moved to another one */
+	/* after the rename, for the same reason */
 	if (!status)
 		status = gn_tree_make_metadata(&t->tree->entries[0], t->to, err);
 	if (!status)
@@ -131,7 +135,7 @@ enum gn_status gn_tree_target_finish(struct gn_tree_target *t, struct gn_err *er
 	if (status)
 		return status;
 	memcpy(t->root, t->to, sizeof t->root);
-	if (gn_remove_tree(t->part, NULL))
+	if (gn_tree_remove(t->part, NULL))
 		gn_log_warn(t->log, "%s cannot be removed completely", t->part);
 	return GN_OK;
 }

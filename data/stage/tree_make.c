@@ -1,7 +1,10 @@
 #include "data/stage/tree_target_internal.h"
 
+#include "src/base/file.h"
+
 #include <errno.h>
 #include <fcntl.h>
+#include <fts.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -104,4 +107,22 @@ enum gn_status gn_tree_make_rest(const struct gn_tree_target *t, struct gn_err *
 			status = gn_tree_make_metadata(e, path, err);
 	}
 	return status;
+}
+
+enum gn_status gn_tree_remove(const char *path, struct gn_err *err)
+{
+	char root[PATH_MAX];
+	char *roots[] = {root, NULL};
+	FTSENT *f;
+	FTS *fts;
+
+	snprintf(root, sizeof root, "%s", path);
+	fts = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
+	/* before the folder is read; what cannot be changed shows in the removal */
+	while (fts && (f = fts_read(fts)))
+		if (f->fts_info == FTS_D && (f->fts_statp->st_mode & 0700) != 0700 && !chmod(f->fts_path, 0700))
+			fts_set(fts, f, FTS_AGAIN);
+	if (fts)
+		fts_close(fts);
+	return gn_remove_tree(path, err);
 }

@@ -194,13 +194,13 @@ static enum gn_status open_part(struct gn_tree_target *t, struct gn_err *err)
 	snprintf(path, sizeof path, "%s/journal", t->part);
 	known = load_digests(t, path);
 	if (!known) {
-		status = gn_remove_tree(t->part, err);
+		status = gn_tree_remove(t->part, err);
 		if (!status)
 			status = make_part(t, err);
 	}
 	if (!status && known) {
 		verify(t);
-		status = gn_remove_tree(t->old, err);
+		status = gn_tree_remove(t->old, err);
 	}
 	if (!status)
 		status = check_space(t, err);

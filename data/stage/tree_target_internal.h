@@ -32,6 +32,8 @@ struct gn_tree_target {
 enum gn_status gn_tree_make(const struct gn_tree_target *t, struct gn_err *err);
 /* Links, permissions and times of everything below the root. */
 enum gn_status gn_tree_make_rest(const struct gn_tree_target *t, struct gn_err *err);
+/* Removes path, which lies in part, with folders that forbid it. A missing path is fine. */
+enum gn_status gn_tree_remove(const char *path, struct gn_err *err);
 /* Permissions and times of one entry. */
 enum gn_status gn_tree_make_metadata(const struct gn_tree_entry *e, const char *path, struct gn_err *err);
 

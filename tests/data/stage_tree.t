@@ -43,6 +43,24 @@ check 'as one' test -p pipe
 expect 0 '"entries": ' 'a packed dataset, as a tree' stage packed copy --tree
 check 'holds the same, and no marker' diff -r packed copy
 
+# Folders without write permission bind their owner, but not root.
+if [ "$(id -u)" -eq 0 ] && setpriv --reuid 65534 --regid 65534 --clear-groups true 2>/dev/null; then
+	chmod 755 . && cp "$gannet" program && mkdir -m 1777 disk && cp -r src/d1 disk/from
+	chown -R 65534:65534 disk/from && chmod 555 disk/from
+	user() { setpriv --reuid 65534 --regid 65534 --clear-groups timeout 60 ./program stage --json --from disk/from --to disk/to "$@"; }
+	expect 0 '"source_bytes": [1-9]' 'a user stages a folder that he cannot write' user
+	touch disk/from/f1
+	expect 0 '"source_bytes": [1-9]' 'and replaces the copy' user
+	check 'which leaves nothing' test ! -e disk/to.gannet-part
+	mkdir disk/to.gannet-part && chmod 777 disk/to.gannet-part && touch disk/from/f51
+	expect 1 'is not a folder that only this user can open' "another user's folder for the part is refused" user
+	touch disk/other && chown 1:1 disk/other
+	expect 1 'disk/other belongs to user 1' 'a file of another user is not replaced' user --to disk/other
+	check 'and kept' test "$(stat -c %u disk/other)" = 1
+else
+	skip 'folders without write permission' 'needs root and setpriv'
+fi
+
 # kill -9 at some moment of a copy, again and again; each run keeps what was complete
 killed() {
 	local i pid
