@@ -1,5 +1,5 @@
 lib_LIBRARIES += libgannet_data.a
-libgannet_data_a_CPPFLAGS = $(AM_CPPFLAGS) $(HDF5_CFLAGS) $(JPEG_CFLAGS) $(PNG_CFLAGS) $(ARCHIVE_CFLAGS) $(JANSSON_CFLAGS)
+libgannet_data_a_CPPFLAGS = $(AM_CPPFLAGS) $(HDF5_CFLAGS) $(JPEG_CFLAGS) $(PNG_CFLAGS) $(ARCHIVE_CFLAGS) $(JANSSON_CFLAGS) $(CURL_CFLAGS)
 libgannet_data_a_SOURCES = \
 	data/sample/balance.c data/sample/balance.h data/sample/image_png.c \
 	data/sample/augment.c data/sample/augment.h data/sample/auto_augment.c data/sample/auto_augment.h \
@@ -21,8 +21,9 @@ libgannet_data_a_SOURCES = \
 	data/loader/sample_pipeline.h \
 	data/stage/stage.c data/stage/stage.h data/stage/stage_copy.c data/stage/stage_copy.h data/stage/stage_owner.c \
 	data/stage/stage_owner.h data/stage/stage_marker.c data/stage/stage_marker.h \
+	data/stage/fetch.c data/stage/fetch.h data/stage/http.c data/stage/http.h \
 	data/stage/relay.c data/stage/relay.h data/stage/relay_internal.h data/stage/relay_lead.c data/stage/relay_send.c \
 	data/stage/tree.c data/stage/tree.h data/stage/tree_data.c data/stage/tree_make.c data/stage/tree_scan.c \
 	data/stage/tree_target.c data/stage/tree_target.h data/stage/tree_target_internal.h
-DATA_LIBS = libgannet_data.a $(HDF5_LIBS) $(JPEG_LIBS) $(PNG_LIBS) $(ARCHIVE_LIBS) $(JANSSON_LIBS)
+DATA_LIBS = libgannet_data.a $(HDF5_LIBS) $(JPEG_LIBS) $(PNG_LIBS) $(ARCHIVE_LIBS) $(JANSSON_LIBS) $(CURL_LIBS)
 EXTRA_DIST += data/digits/README.md data/digits/digits-train.tar.xz data/digits/digits-val.tar.xz

@@ -1,6 +1,7 @@
 #include "src/cmd/cmd.h"
 
 #include "data/shard/manifest.h"
+#include "data/stage/fetch.h"
 #include "data/stage/relay.h"
 #include "data/stage/stage.h"
 #include "src/base/file.h"
@@ -11,11 +12,12 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 struct stage_options {
-	const char *from, *to, *transport;
+	const char *from, *to, *transport, *token_file, *query_file, *sha256;
 	int64_t threads;
 	int check, json, tree;
 	struct gn_world_options world;
@@ -25,7 +27,7 @@ struct stage_options {
 
 static const struct gn_option options[] = {
 	{.name = "from", .kind = GN_OPTION_TEXT, .offset = AT(from), .value_name = "PATH", .required = 1,
-	 .help = "packed dataset, or any folder or file, on the shared file system"},
+	 .help = "packed dataset, or any folder or file, on the shared file system; or https://HOST/FILE"},
 	{.name = "to", .kind = GN_OPTION_TEXT, .offset = AT(to), .value_name = "PATH", .required = 1,
 	 .help = "where the copy is to be on the node; folders above it are created"},
 	{.name = "threads", .letter = 'j', .kind = GN_OPTION_INT, .offset = AT(threads), .value_name = "N",
@@ -35,6 +37,12 @@ static const struct gn_option options[] = {
 	{.name = "tree", .kind = GN_OPTION_FLAG, .offset = AT(tree), .help = "stage a packed dataset as any other folder"},
 	{.name = "transport", .kind = GN_OPTION_CHOICE, .offset = AT(transport), .value_name = "NAME", .initial = "auto",
 	 .help = "what carries chunks between nodes", .choices = "auto|tcp|rc|ud"},
+	{.name = "token-file", .kind = GN_OPTION_TEXT, .offset = AT(token_file), .value_name = "FILE",
+	 .help = "https://: a bearer token, which only the file's owner can read"},
+	{.name = "query-file", .kind = GN_OPTION_TEXT, .offset = AT(query_file), .value_name = "FILE",
+	 .help = "https://: what to append to the address after '?', such as Azure's SAS or the signature of S3; only the owner can read it"},
+	{.name = "sha256", .kind = GN_OPTION_TEXT, .offset = AT(sha256), .value_name = "HEX",
+	 .help = "https://: the SHA-256 that the file must have"},
 	{.name = "json", .kind = GN_OPTION_FLAG, .offset = AT(json), .help = "print the result as one JSON object"},
 	GN_CMD_WORLD_OPTIONS(struct stage_options, world),
 };
@@ -54,11 +62,16 @@ static const struct gn_command command = {
 		       "Permissions, times, symbolic and hard links and holes are kept; owners, ACLs and extended attributes are not. The "
 		       "copy appears under its name when it is whole; --to with .gannet-stage appended says that it is, .gannet-part holds "
 		       "one in the making, which the next run continues. A node that is lost leaves the others under srun --no-kill or "
-		       "gannet launch --keep-going.",
+		       "gannet launch --keep-going.\n\n"
+		       "https://HOST/FILE: --to becomes that file, by ranges in --threads connections at once. What breaks off is tried again, "
+		       "and a later run continues the copy unless the file has changed on the server. Every process that is started copies "
+		       "for its own node; those on one node take turns. To spare a server, fetch to one node or the shared file system, and "
+		       "stage from there.",
 	.examples = "  srun --ntasks-per-node=1 gannet stage --from /shared/imagenet/train \\\n"
 		    "      --to /nvme/imagenet/train\n"
 		    "  srun --mpi=pmix --ntasks-per-node=1 --no-kill gannet stage \\\n"
-		    "      --from /shared/env --to /nvme/env\n",
+		    "      --from /shared/env --to /nvme/env\n"
+		    "  gannet stage --from https://example.org/env.sqsh --to /nvme/env.sqsh\n",
 	.options = options,
 	.option_count = sizeof options / sizeof *options,
 };
@@ -180,6 +193,56 @@ static int stage_tree(const struct stage_options *o)
 	return gn_cmd_exit_code(status);
 }
 
+static int is_address(const char *from)
+{
+	return !strncmp(from, "https://", 8) || !strncmp(from, "http://", 7);
+}
+
+static int check_fetch_options(const struct stage_options *o, struct gn_err *err)
+{
+	if (!is_address(o->from) && (o->token_file || o->query_file || o->sha256))
+		return gn_err_set(err, GN_ERR_USAGE, "--token-file, --query-file and --sha256 are for --from https://...");
+	if (is_address(o->from) && (o->tree || o->check))
+		return gn_err_set(err, GN_ERR_USAGE, "--tree and --check are not for --from https://...");
+	if (o->sha256 && (strlen(o->sha256) != 64 || strspn(o->sha256, "0123456789abcdefABCDEF") != 64))
+		return gn_err_set(err, GN_ERR_USAGE, "--sha256 must have 64 hexadecimal digits");
+	return GN_OK;
+}
+
+static void tell_fetch(const struct stage_options *o, const struct gn_fetch_result *r)
+{
+	uint64_t copied = r->was_there ? 0 : r->bytes - r->kept_bytes;
+	double rate = r->seconds > 0 ? (double)copied * 1e-6 / r->seconds : 0;
+	char to[PATH_MAX];
+
+	if (o->json)
+		printf("{\"bytes\": %llu, \"copied_bytes\": %llu, \"kept_bytes\": %llu, \"was_there\": %s, \"seconds\": %.3f, \"mb_per_s\": %.1f}\n",
+		       (unsigned long long)r->bytes, (unsigned long long)copied, (unsigned long long)r->kept_bytes,
+		       r->was_there ? "true" : "false", r->seconds, rate);
+	else if (r->was_there)
+		fprintf(stderr, "%s: %.1f MB, was there\n", gn_text_visible(o->to, to, sizeof to), (double)r->bytes * 1e-6);
+	else
+		fprintf(stderr, "%s: %.1f MB in %.2f s (%.1f MB/s), %.1f MB were there\n", gn_text_visible(o->to, to, sizeof to),
+			(double)copied * 1e-6, r->seconds, rate, (double)r->kept_bytes * 1e-6);
+}
+
+static int stage_address(const struct stage_options *o)
+{
+	struct gn_log *log = gn_cmd_log();
+	struct gn_progress_bar progress;
+	const struct gn_fetch_options f = {.from = {.url = o->from, .token_file = o->token_file, .query_file = o->query_file, .log = log},
+					   .to = o->to, .sha256 = o->sha256, .threads = (int)o->threads, .progress = &progress};
+	struct gn_fetch_result result;
+	struct gn_err err;
+	enum gn_status status = gn_fetch(&f, &result, &err);
+
+	gn_log_destroy(log);
+	if (status)
+		return gn_cmd_fail("stage", &err);
+	tell_fetch(o, &result);
+	return GN_EXIT_DONE;
+}
+
 static int is_dataset(const char *path)
 {
 	char manifest[PATH_MAX];
@@ -192,7 +255,13 @@ static int run(const void *target, const struct gn_text_list *positional)
 {
 	const struct stage_options *o = target;
 
+	struct gn_err err;
+
 	(void)positional;
+	if (check_fetch_options(o, &err))
+		return gn_cmd_fail("stage", &err);
+	if (is_address(o->from))
+		return stage_address(o);
 	return o->tree || !is_dataset(o->from) ? stage_tree(o) : stage_dataset(o);
 }
 

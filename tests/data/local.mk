@@ -84,3 +84,4 @@ tests_data_test_mixup_SOURCES = tests/data/test_mixup.c
 tests_data_test_mixup_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_data_test_mixup_LDADD = $(DATA_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
 EXTRA_DIST += tests/data/tree.sh
+SLOW_TESTS += tests/data/fetch.t

@@ -2,7 +2,7 @@
 # One more fuzzer NAME: a file fuzz_NAME.c, its name here, the folders or files it needs in CODE, seeds in tests/fuzz/seeds,
 # and both in local.mk's EXTRA_DIST.
 FUZZERS = handshake image labels manifest safetensors shard tar
-CODE = $(wildcard $(SOURCE)/src/base/*.c $(SOURCE)/data/*/*.c) $(SOURCE)/src/train/model/safetensors.c $(SOURCE)/tests/fuzz/scratch.c \
+CODE = $(filter-out $(SOURCE)/data/stage/%,$(wildcard $(SOURCE)/src/base/*.c $(SOURCE)/data/*/*.c)) $(SOURCE)/src/train/model/safetensors.c $(SOURCE)/tests/fuzz/scratch.c \
 	$(patsubst %,$(SOURCE)/transport/auth/%.c,handshake net secret)
 CC = clang
 FUZZ_FLAGS = -std=c11 -g -O1 -fno-omit-frame-pointer -pthread -fno-sanitize-recover=undefined

@@ -1,0 +1,148 @@
+#!/bin/bash
+# gannet stage --from https://...: with nginx, a certificate authority of its own, tokens, ranges, and everything that can break off.
+set -u
+# shellcheck source=tests/cmd/tap.sh
+. "$GN_SOURCE/tests/cmd/tap.sh"
+gannet=$GN_BUILD/gannet
+"$gannet" stage --from http:// --to x 2>&1 | grep -q 'without libcurl' && { echo "1..0 # SKIP built without libcurl"; exit 0; }
+nginx=$(PATH=$PATH:/usr/sbin command -v nginx) || { echo "1..0 # SKIP no nginx: apt-get install nginx-light"; exit 0; }
+dir=$(mktemp -d "${TMPDIR:-/tmp}/gannet-fetch.XXXXXX")
+stop_server() { [[ ! -s $dir/nginx.pid ]] || kill "$(cat "$dir/nginx.pid")" 2>/dev/null; }
+trap 'stop_server; rm -rf "$dir"' EXIT
+trap 'exit 1' INT TERM HUP
+
+mkdir "$dir/www" "$dir/out"
+chmod 755 "$dir"
+head -c 40000000 /dev/urandom >"$dir/www/file"
+: >"$dir/www/empty"
+sum=$(sha256sum "$dir/www/file" | cut -c 1-64)
+openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=authority -keyout "$dir/ca.key" -out "$dir/ca.pem" 2>/dev/null
+openssl req -newkey rsa:2048 -nodes -subj /CN=127.0.0.1 -keyout "$dir/key.pem" -out "$dir/request" 2>/dev/null
+openssl x509 -req -in "$dir/request" -CA "$dir/ca.pem" -CAkey "$dir/ca.key" -CAcreateserial -days 2 -extfile <(echo subjectAltName=IP:127.0.0.1) -out "$dir/cert.pem" 2>/dev/null
+read -r port tls other < <(python3 -c '
+import socket
+s = [socket.socket() for _ in range(3)]
+for x in s: x.bind(("127.0.0.1", 0))
+print(*(x.getsockname()[1] for x in s))')
+cat >"$dir/nginx.conf" <<CONF
+pid $dir/nginx.pid;
+error_log $dir/error.log;
+worker_processes 2;
+events {}
+http {
+	log_format all '\$uri \$args \$status \$body_bytes_sent "\$http_authorization" "\$http_range"';
+	access_log $dir/access.log all;
+	client_body_temp_path $dir/t1; proxy_temp_path $dir/t2; fastcgi_temp_path $dir/t3; uwsgi_temp_path $dir/t4; scgi_temp_path $dir/t5;
+	limit_req_zone \$server_port zone=few:1m rate=20r/s;
+	server {
+		listen 127.0.0.1:$port;
+		listen 127.0.0.1:$tls ssl;
+		ssl_certificate $dir/cert.pem;
+		ssl_certificate_key $dir/key.pem;
+		root $dir/www;
+		location /busy { alias $dir/www/file; limit_req zone=few; limit_req_status 429; }
+		location /slow { alias $dir/www/file; limit_rate 3m; }
+		location /whole { alias $dir/www/file; max_ranges 0; }
+		location /private { alias $dir/www/file; if (\$http_authorization != "Bearer s3cret-token") { return 401; } }
+		location /signed { alias $dir/www/file; if (\$arg_sig != "s3cret-sig") { return 403; } }
+		location /away { return 302 https://127.0.0.1:$other/file; }
+	}
+	server { listen 127.0.0.1:$other ssl; ssl_certificate $dir/cert.pem; ssl_certificate_key $dir/key.pem; root $dir/www; access_log $dir/other.log all; }
+}
+CONF
+answers() { python3 -c 'import socket, sys; socket.create_connection(("127.0.0.1", int(sys.argv[1])), 1)' "$port" 2>/dev/null; }
+start_server() {
+	"$nginx" -c "$dir/nginx.conf" 2>"$dir/start.err" || { cat "$dir/start.err"; return 1; }
+	for _ in $(seq 100); do
+		answers && return
+		sleep 0.1
+	done
+	return 1
+}
+check 'a web server' start_server
+export SSL_CERT_FILE=$dir/ca.pem GANNET_LOG=debug
+http=http://127.0.0.1:$port https=https://127.0.0.1:$tls
+stage() { timeout 100 "$gannet" stage --from "$@"; }
+same() { cmp "$dir/www/file" "$dir/out/$1" && [[ $(find "$dir/out" -name "$1.*" | wc -l) == 0 ]]; }
+
+expect 0 '40.0 MB in .* 0.0 MB were there' 'by http' stage "$http/file" --to "$dir/out/a"
+check 'the same bytes, and nothing beside them' same a
+expect 0 '"bytes": 40000000, "copied_bytes": 40000000, "kept_bytes": 0' 'by https, with a digest' stage "$https/file" --to "$dir/out/new/b" --sha256 "$sum" --json
+check "in several requests" test "$(grep -c " 206 " "$dir/access.log")" -ge 5
+expect 0 'was there' 'the digest says that it is there' stage "$https/file" --to "$dir/out/new/b" --sha256 "$sum"
+expect 1 'is there; --sha256 would tell' 'a file that may be another one is not replaced' stage "$http/file" --to "$dir/out/a"
+expect 0 '0.0 MB in' 'an empty file' stage "$http/empty" --to "$dir/out/empty"
+expect 3 'does not have the SHA-256.*nothing is kept' 'another digest' stage "$http/file" --to "$dir/out/c" --sha256 "${sum//[0-4]/5}"
+check 'and nothing of it' test -z "$(find "$dir/out" -name 'c*')"
+expect 0 '40.0 MB in' 'a server without ranges' stage "$http/whole" --to "$dir/out/whole"
+check 'has the same bytes, too' same whole
+expect 3 'answered 404' 'no such file' stage "$http/none" --to "$dir/out/d"
+expect 0 'answered 429; again in' 'too many requests: again, later' stage "$http/busy" --to "$dir/out/busy"
+check 'and all of it' same busy
+expect 1 'certificate|SSL_CERT_FILE' 'a certificate of an unknown authority' env SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt timeout 60 "$gannet" stage \
+	--from "$https/file" --to "$dir/out/e"
+
+expect 1 "127.0.0.1:1/x: .*[Cc]ouldn.t connect" 'nobody there' stage http://127.0.0.1:1/x --to "$dir/out/e"
+
+# secrets
+(umask 077; echo s3cret-token >"$dir/token"; echo '?sig=s3cret-sig' >"$dir/query")
+expect 1 'answered 401: it wants --token-file' 'without the token' stage "$https/private" --to "$dir/out/f"
+expect 0 '40.0 MB' 'with it' stage "$https/private" --to "$dir/out/f" --token-file "$dir/token"
+expect 0 '40.0 MB' 'with a signature' stage "$http/signed" --to "$dir/out/g" --query-file "$dir/query"
+silent() { ! { stage "$https/away" --to "$dir/out/h" --token-file "$dir/token"; stage "$http/signed" --to "$dir/none/../../x/" --query-file "$dir/query"; } 2>&1 | grep s3cret; }
+check 'no secret is in what it prints' silent
+check 'nor at the host that another refers to' sh -c 'grep -q 206 "$1" && ! grep s3cret "$1"' sh "$dir/other.log"
+check 'nor in a file' sh -c '! grep -rl s3cret "$1"' sh "$dir/out"
+expect 2 'for https:// only' 'no token over http' stage "$http/private" --to "$dir/out/i" --token-file "$dir/token"
+chmod 644 "$dir/token"
+expect 2 'mode 600' 'a token that others can read' stage "$https/private" --to "$dir/out/i" --token-file "$dir/token"
+expect 2 'no user or password' 'a password in the address' stage http://me:pass@127.0.0.1/x --to "$dir/out/i"
+expect 0 'other users of this machine see the query' 'a query on the command line' stage "$http/signed?sig=s3cret-sig" --to "$dir/out/i"
+
+# what breaks off
+until_some() { # FILE: an eighth or more of the ranges are there
+	for _ in $(seq 300); do
+		[[ $(tail -n 1 "$1.gannet-fetch.state" 2>/dev/null) == *1* ]] && return
+		sleep 0.1
+	done
+	return 1
+}
+killed() {
+	local pid
+	"$gannet" stage --from "$http/slow" --to "$dir/out/k" --threads 3 2>/dev/null &
+	pid=$!
+	until_some "$dir/out/k" || return 1
+	kill -KILL "$pid"
+	wait "$pid" 2>/dev/null
+	[[ ! -e $dir/out/k ]]
+}
+check 'killed: nothing under its name' killed
+going_on() {
+	stage "$http/slow" --to "$dir/out/k" --json >"$dir/row" || return 1
+	cat "$dir/row"
+	python3 -c 'import json, sys; row = json.load(open(sys.argv[1])); sys.exit(not (row["kept_bytes"] >= 8 << 20 and row["copied_bytes"] + row["kept_bytes"] == 40000000))' "$dir/row"
+}
+check 'the next run goes on' going_on
+check 'with the same bytes' same k
+check 'killed again' sh -c 'mv "$1" "$2"' sh "$dir/out/k" "$dir/k"
+check 'and again' killed
+cp "$dir/www/file" "$dir/www/new"
+printf x | dd of="$dir/www/new" conv=notrunc status=none
+touch -d '+1 hour' "$dir/www/new"
+mv "$dir/www/new" "$dir/www/file"
+expect 0 'has changed since the last run: its copy begins anew' 'another file on the server' stage "$http/slow" --to "$dir/out/k" --threads 8
+check 'is the one that is copied' same k
+restarted() {
+	local pid
+	stage "$http/slow" --to "$dir/out/r" --threads 3 2>"$dir/err" &
+	pid=$!
+	until_some "$dir/out/r" || return 1
+	kill -TERM "$(cat "$dir/nginx.pid")"
+	for _ in $(seq 100); do
+		answers || break
+		sleep 0.1
+	done
+	start_server && wait "$pid" && grep -q 'again in' "$dir/err" && same r
+}
+check 'a server that is stopped and started in the middle' restarted
+finish
