@@ -617,6 +617,26 @@ static void starting_where_there_is_nothing(void **state)
 	gn_loader_destroy(l);
 }
 
+static void effort_is_of_the_threads_work(void **state)
+{
+	struct gn_loader *l = loader(photos, &plain);
+	struct gn_loader_effort e, again;
+
+	(void)state;
+	gn_loader_effort(l, &e);
+	assert_int_equal(e.threads, plain.threads);
+	assert_true(e.busy_s == 0 && e.read_s == 0);
+	must(gn_loader_start(l, 0, 0, NULL), NULL);
+	for (uint64_t i = 0; i < gn_loader_batches(l); i++)
+		next(l);
+	gn_loader_effort(l, &e);
+	/* images are decoded, too, and no thread works longer than the loader exists */
+	assert_true(e.read_s > 0 && e.read_s < e.busy_s && e.busy_s <= e.threads * e.running_s);
+	gn_loader_effort(l, &again);
+	assert_true(again.busy_s == e.busy_s && again.read_s == e.read_s && again.running_s >= e.running_s);
+	gn_loader_destroy(l);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -633,6 +653,7 @@ int main(void)
 		cmocka_unit_test(damaged_digits_never_crash),
 		cmocka_unit_test(nonsense_is_refused),
 		cmocka_unit_test(starting_where_there_is_nothing),
+		cmocka_unit_test(effort_is_of_the_threads_work),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);
