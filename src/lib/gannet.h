@@ -161,10 +161,15 @@ gannet_status gannet_barrier(gannet_group *group);
 /* --- point to point: a message of exactly len_bytes, matched by sender and tag (below GANNET_TAGS) --- */
 
 #define GANNET_TAGS ((1u << 20) - 1)
+/* A peer of receives: the first message with the tag that arrives, of any other rank of the group. */
+#define GANNET_ANY_SOURCE (-1)
 
 /* The operations are those above: start, test, wait, free. They take no part in the order of collectives. */
 gannet_status gannet_prepare_send(gannet_group *group, int peer, uint32_t tag, const void *data, size_t len_bytes, gannet_op **op);
 gannet_status gannet_prepare_receive(gannet_group *group, int peer, uint32_t tag, void *data, size_t len_bytes, gannet_op **op);
+/* The rank in the group that sent the message of a completed receive, or that the operation names; GANNET_ANY_SOURCE: not known yet, or the
+ * operation is a collective. */
+int gannet_op_peer(const gannet_op *op);
 /* Block. */
 gannet_status gannet_send(gannet_group *group, int peer, uint32_t tag, const void *data, size_t len_bytes);
 gannet_status gannet_receive(gannet_group *group, int peer, uint32_t tag, void *data, size_t len_bytes);

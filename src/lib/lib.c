@@ -23,7 +23,8 @@ static struct {
 	int finalized;
 } lib;
 
-#define SAME(a, b) _Static_assert((int)(a) == (int)(b), "a status of the interface")
+#define SAME(a, b) _Static_assert((int)(a) == (int)(b), "a value of the interface")
+SAME(GANNET_ANY_SOURCE, GN_P2P_ANY);
 SAME(GANNET_OK, GN_OK);
 SAME(GANNET_FAILED, GN_ERR_FAILED);
 SAME(GANNET_USAGE, GN_ERR_USAGE);

@@ -10,7 +10,7 @@
 #define CHECK(what)                                                                                                                   \
 	do {                                                                                                                          \
 		if (!(what))                                                                                                          \
-			return printf("rank %d, line %d: " #what " (%s)\n", world ? gannet_rank(world) : -1, __LINE__, gannet_error()), 1; \
+			return printf("rank %d, line %d: %s (%s)\n", world ? gannet_rank(world) : -1, __LINE__, #what, gannet_error()), 1; \
 	} while (0)
 
 static gannet_group *world;
@@ -149,6 +149,58 @@ static int groups_case(void)
 	return 0;
 }
 
+/* Rank 0 receives from whoever was first; a receive from rank 1 started before takes its first message, and one started after its last. */
+static int any_case(void)
+{
+	enum { EACH = 20, TAG = 9 };
+	static char data[1 << 20], big[1 << 20];
+	gannet_op *one, *any, *after;
+	int done = 0, seen[64] = {0};
+
+	CHECK(!gannet_init(NULL, &world));
+	int size = gannet_size(world), rank = gannet_rank(world), left = (size - 1) * EACH - 1;
+
+	CHECK(gannet_prepare_send(world, GANNET_ANY_SOURCE, TAG, data, 1, &one) == GANNET_USAGE);
+	for (int i = 0; rank && i < EACH; i++) {
+		int second = i >= EACH / 2;
+
+		memset(big, rank, sizeof big);
+		big[0] = (char)i;
+		CHECK(!gannet_send(world, 0, (uint32_t)(TAG + second), big, second ? sizeof big : 100));
+	}
+	if (!rank) {
+		CHECK(!gannet_prepare_receive(world, 1, TAG, big, 100, &one) && gannet_op_peer(one) == 1);
+		CHECK(!gannet_start(one) && !gannet_wait(one) && big[0] == 0 && big[99] == 1);
+		/* both tags, many times by one operation each */
+		for (int tag = TAG; tag <= TAG + 1; tag++) {
+			CHECK(!gannet_prepare_receive(world, GANNET_ANY_SOURCE, (uint32_t)tag, data, tag == TAG ? 100 : sizeof data, &any));
+			CHECK(gannet_op_peer(any) == GANNET_ANY_SOURCE);
+			for (int i = tag == TAG; i < (size - 1) * EACH / 2 - (tag == TAG); i++, left--) {
+				CHECK(!gannet_start(any) && !gannet_wait(any));
+				int from = gannet_op_peer(any);
+
+				CHECK(from > 0 && from < size && data[1] == from && data[99] == from);
+				seen[from]++;
+			}
+			gannet_op_free(any);
+		}
+		/* one message is left: the receive that was started first takes it, if it is of rank 1 or not */
+		CHECK(left == 1 && !gannet_prepare_receive(world, GANNET_ANY_SOURCE, TAG, data, 100, &any) && !gannet_start(any));
+		CHECK(!gannet_prepare_receive(world, 1, TAG, big, 100, &after) && !gannet_start(after));
+		CHECK(!gannet_wait(any) && ++seen[gannet_op_peer(any)] && !gannet_test(after, &done) && !done);
+		for (int r = 1; r < size; r++)
+			CHECK(seen[r] == EACH - (r == 1));
+		CHECK(!gannet_barrier(world));
+		CHECK(!gannet_wait(after) && big[0] == 77);
+	} else {
+		CHECK(!gannet_barrier(world));
+		big[0] = 77;
+		CHECK(rank != 1 || !gannet_send(world, 0, TAG, big, 100));
+	}
+	gannet_finalize();
+	return 0;
+}
+
 static int disagree_case(void)
 {
 	int ranks[2] = {0, 1};
@@ -201,8 +253,8 @@ int main(int argc, char **argv)
 	static const struct {
 		const char *name;
 		int (*run)(void);
-	} cases[] = {{"usage", usage_case}, {"collectives", collectives_case}, {"groups", groups_case}, {"disagree", disagree_case},
-		     {"killed", killed_case}};
+	} cases[] = {{"usage", usage_case}, {"collectives", collectives_case}, {"groups", groups_case}, {"any", any_case},
+		     {"disagree", disagree_case}, {"killed", killed_case}};
 
 	alarm(60);
 	if (argc == 5 && !strcmp(argv[1], "rendezvous"))
@@ -210,6 +262,6 @@ int main(int argc, char **argv)
 	for (size_t i = 0; argc == 2 && i < sizeof cases / sizeof *cases; i++)
 		if (!strcmp(argv[1], cases[i].name))
 			return cases[i].run();
-	fprintf(stderr, "usage: lib_probe usage|collectives|groups|disagree|killed, or rendezvous HOST:PORT RANK SIZE\n");
+	fprintf(stderr, "usage: lib_probe usage|collectives|groups|any|disagree|killed, or rendezvous HOST:PORT RANK SIZE\n");
 	return 2;
 }
