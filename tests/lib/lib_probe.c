@@ -1,7 +1,10 @@
 /* libgannet from outside: lib_probe CASE. Includes and links nothing but libgannet. Exit codes: 0, 1 with what was wrong, 2 usage. */
 #include <gannet.h>
 
+#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -201,6 +204,63 @@ static int any_case(void)
 	return 0;
 }
 
+static atomic_int begun, posted;
+
+static void *wake_later(void *nothing)
+{
+	while (!atomic_load(&begun))
+		sched_yield();
+	atomic_store(&posted, 1);
+	gannet_wake();
+	(void)nothing;
+	return NULL;
+}
+
+/* A rank that drives its operations by tests waits between them: for the other's part of a sum or a message, and for gannet_wake(). */
+static int idle_case(void)
+{
+	static float data[100000];
+	int done = 0, count = 0;
+	pthread_t thread;
+	gannet_op *op;
+
+	CHECK(gannet_idle(1000) == 0);
+	CHECK(!gannet_init(NULL, &world));
+	CHECK(!pthread_create(&thread, NULL, wake_later, NULL));
+	atomic_store(&begun, 1);
+	/* the limits are longer than the test's */
+	while (!atomic_load(&posted))
+		(void)gannet_idle(1000000);
+	CHECK(!pthread_join(thread, NULL));
+	gannet_args a = {.size_bytes = sizeof a, .what = GANNET_ALLREDUCE, .out = data, .count = 100000, .type = GANNET_F32};
+	CHECK(!gannet_prepare(world, &a, &op));
+	for (int i = 0; i < 50; i++) {
+		data[99999] = 1;
+		CHECK(!gannet_start(op));
+		for (done = 0; !done;) {
+			CHECK(!gannet_test(op, &done));
+			if (!done)
+				(void)gannet_idle(1000000);
+		}
+		CHECK(data[99999] == (float)gannet_size(world));
+	}
+	gannet_op_free(op);
+	int from = gannet_rank(world) ? gannet_rank(world) - 1 : gannet_size(world) - 1, to = (gannet_rank(world) + 1) % gannet_size(world);
+	gannet_op *send;
+
+	CHECK(!gannet_prepare_receive(world, from, 1, &count, sizeof count, &op) && !gannet_start(op));
+	CHECK(!gannet_prepare_send(world, to, 1, &to, sizeof to, &send) && !gannet_start(send) && !gannet_wait(send));
+	for (done = 0; !done;) {
+		CHECK(!gannet_test(op, &done));
+		if (!done)
+			(void)gannet_idle(1000000);
+	}
+	CHECK(count == gannet_rank(world));
+	gannet_finalize();
+	gannet_wake();
+	return 0;
+}
+
 static int disagree_case(void)
 {
 	int ranks[2] = {0, 1};
@@ -253,7 +313,7 @@ int main(int argc, char **argv)
 	static const struct {
 		const char *name;
 		int (*run)(void);
-	} cases[] = {{"usage", usage_case}, {"collectives", collectives_case}, {"groups", groups_case}, {"any", any_case},
+	} cases[] = {{"usage", usage_case}, {"collectives", collectives_case}, {"groups", groups_case}, {"any", any_case}, {"idle", idle_case},
 		     {"disagree", disagree_case}, {"killed", killed_case}};
 
 	alarm(60);
@@ -262,6 +322,6 @@ int main(int argc, char **argv)
 	for (size_t i = 0; argc == 2 && i < sizeof cases / sizeof *cases; i++)
 		if (!strcmp(argv[1], cases[i].name))
 			return cases[i].run();
-	fprintf(stderr, "usage: lib_probe usage|collectives|groups|any|disagree|killed, or rendezvous HOST:PORT RANK SIZE\n");
+	fprintf(stderr, "usage: lib_probe usage|collectives|groups|any|idle|disagree|killed, or rendezvous HOST:PORT RANK SIZE\n");
 	return 2;
 }
