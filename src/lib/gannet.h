@@ -15,8 +15,8 @@
  * Ranks that die, hang or lose their link are found within seconds (GANNET_HEARTBEAT_TIMEOUT). From then on every operation of each
  * group that the rank is in returns GANNET_PEER_LOST on all other ranks of the group, operations in flight included; other groups go on.
  *
- * Thread safety: one thread at a time, of each process, in all functions but gannet_error(), gannet_version() and those of the rank and
- * size, which are for any. One world a process; after gannet_finalize() there is no second one.
+ * Thread safety: one thread at a time, of each process, in all functions but gannet_error(), gannet_version(), gannet_wake() and those of
+ * the rank and size, which are for any. One world a process; after gannet_finalize() there is no second one.
  *
  * Stability: within a major version functions, constants and layouts stay as they are; structures with size_bytes grow at their end. */
 #ifndef GANNET_H
@@ -77,6 +77,12 @@ void gannet_finalize(void);
 /* Nonblocking; makes progress on all that is in flight, and on the tails of messages over tcp, which may outlive their operation: for a
  * program that does not call for long otherwise. */
 void gannet_progress(void);
+
+/* For a thread that drives several operations by gannet_test(), when none has advanced. Blocks until one may, gannet_wake(), or timeout_ms
+ * (> 0) have passed. Returns 0, without blocking, when it cannot wait: call gannet_progress() or gannet_test(), and again. */
+int gannet_idle(int timeout_ms);
+/* Ends gannet_idle(), or else the next one. Any thread; not during gannet_init() or gannet_finalize(). */
+void gannet_wake(void);
 
 /* Of the calling process in the group. */
 int gannet_rank(const gannet_group *group);
@@ -161,10 +167,15 @@ gannet_status gannet_barrier(gannet_group *group);
 /* --- point to point: a message of exactly len_bytes, matched by sender and tag (below GANNET_TAGS) --- */
 
 #define GANNET_TAGS ((1u << 20) - 1)
+/* A peer of receives: the first message with the tag that arrives, of any other rank of the group. */
+#define GANNET_ANY_SOURCE (-1)
 
 /* The operations are those above: start, test, wait, free. They take no part in the order of collectives. */
 gannet_status gannet_prepare_send(gannet_group *group, int peer, uint32_t tag, const void *data, size_t len_bytes, gannet_op **op);
 gannet_status gannet_prepare_receive(gannet_group *group, int peer, uint32_t tag, void *data, size_t len_bytes, gannet_op **op);
+/* The rank in the group that sent the message of a completed receive, or that the operation names; GANNET_ANY_SOURCE: not known yet, or the
+ * operation is a collective. */
+int gannet_op_peer(const gannet_op *op);
 /* Block. */
 gannet_status gannet_send(gannet_group *group, int peer, uint32_t tag, const void *data, size_t len_bytes);
 gannet_status gannet_receive(gannet_group *group, int peer, uint32_t tag, void *data, size_t len_bytes);

@@ -4,9 +4,11 @@
 #include "src/base/version.h"
 #include "transport/bootstrap/world.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #define IDLE_S 1800
@@ -21,9 +23,12 @@ static struct {
 	struct gn_world *world;
 	gannet_group *groups;
 	int finalized;
+	int wake_fd; /* an eventfd, while there is a world */
+	atomic_int idle, woken;
 } lib;
 
-#define SAME(a, b) _Static_assert((int)(a) == (int)(b), "a status of the interface")
+#define SAME(a, b) _Static_assert((int)(a) == (int)(b), "a value of the interface")
+SAME(GANNET_ANY_SOURCE, GN_P2P_ANY);
 SAME(GANNET_OK, GN_OK);
 SAME(GANNET_FAILED, GN_ERR_FAILED);
 SAME(GANNET_USAGE, GN_ERR_USAGE);
@@ -116,6 +121,9 @@ static enum gn_status open_world(const gannet_options *o, struct gn_comm **comm,
 	const struct gn_comm_options options = {.transport = o->transport ? o->transport : "auto"};
 	enum gn_status status = open_log(o->log_level, err);
 
+	lib.wake_fd = status ? -1 : eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (!status && lib.wake_fd < 0)
+		status = gn_err_errno(err, errno, "cannot create an event descriptor");
 	if (!status)
 		status = gn_world_create(&world, lib.log, &lib.world, err);
 	if (!status)
@@ -129,6 +137,8 @@ static void close_world(void)
 {
 	gn_world_destroy(lib.world);
 	gn_log_destroy(lib.log);
+	if (lib.wake_fd >= 0)
+		close(lib.wake_fd);
 	lib.world = NULL;
 	lib.log = NULL;
 }
@@ -185,6 +195,37 @@ void gannet_progress(void)
 {
 	if (lib.groups)
 		gn_comm_poll(lib.groups->comm);
+}
+
+/* idle and woken: each side writes its own and then reads the other's, so that one of them sees the other. */
+int gannet_idle(int timeout_ms)
+{
+	uint64_t count;
+	int slept;
+
+	if (!lib.groups || timeout_ms <= 0)
+		return 0;
+	atomic_store(&lib.idle, 1);
+	slept = gn_comm_idle(lib.groups->comm, &lib.woken, lib.wake_fd, (uint64_t)timeout_ms * 1000000u);
+	atomic_store(&lib.idle, 0);
+	atomic_store(&lib.woken, 0);
+	/* empty unless it was woken */
+	if (read(lib.wake_fd, &count, sizeof count) < 0)
+		return slept;
+	return 1;
+}
+
+void gannet_wake(void)
+{
+	uint64_t one = 1;
+
+	atomic_store(&lib.woken, 1);
+	if (!atomic_load(&lib.idle))
+		return;
+	gn_comm_interrupt(lib.groups->comm);
+	/* fails only if the counter is full, and then it is readable */
+	if (write(lib.wake_fd, &one, sizeof one) < 0)
+		return;
 }
 
 int gannet_rank(const gannet_group *group)

@@ -158,6 +158,11 @@ gannet_status gannet_prepare_receive(gannet_group *group, int peer, uint32_t tag
 	return prepare_message(group, &(struct gn_p2p_args){.peer = peer, .tag = tag, .data = data, .len_bytes = len_bytes}, 0, op);
 }
 
+int gannet_op_peer(const gannet_op *op)
+{
+	return op->p2p ? gn_p2p_peer(op->p2p) : GANNET_ANY_SOURCE;
+}
+
 static gannet_status message(gannet_status status, gannet_op *op)
 {
 	if (!status)

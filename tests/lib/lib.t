@@ -19,6 +19,10 @@ check "usage errors are told" "$probe" usage
 check "every collective" launch -n 3 "$probe" collectives
 check "over tcp" env UCX_TLS=tcp,self UCX_NET_DEVICES=lo GANNET_LOG=error timeout 90 "$GN_BUILD/gannet" launch -n 3 "$probe" collectives
 check "groups of listed ranks" launch -n 4 "$probe" groups
+check "receives from any rank" launch -n 4 "$probe" any
+check "receives from any rank, over tcp" env UCX_TLS=tcp,self UCX_NET_DEVICES=lo timeout 90 "$GN_BUILD/gannet" launch -n 3 "$probe" any
+check "waits between tests of operations" launch -n 3 "$probe" idle
+check "waits between tests of operations, over tcp" env UCX_TLS=tcp,self UCX_NET_DEVICES=lo timeout 90 "$GN_BUILD/gannet" launch -n 2 "$probe" idle
 check "a disagreement on a group" launch -n 2 "$probe" disagree
 killed() {
 	launch --keep-going -n 3 "$probe" killed >out 2>err

@@ -1,7 +1,10 @@
 /* libgannet from outside: lib_probe CASE. Includes and links nothing but libgannet. Exit codes: 0, 1 with what was wrong, 2 usage. */
 #include <gannet.h>
 
+#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +13,7 @@
 #define CHECK(what)                                                                                                                   \
 	do {                                                                                                                          \
 		if (!(what))                                                                                                          \
-			return printf("rank %d, line %d: " #what " (%s)\n", world ? gannet_rank(world) : -1, __LINE__, gannet_error()), 1; \
+			return printf("rank %d, line %d: %s (%s)\n", world ? gannet_rank(world) : -1, __LINE__, #what, gannet_error()), 1; \
 	} while (0)
 
 static gannet_group *world;
@@ -149,6 +152,115 @@ static int groups_case(void)
 	return 0;
 }
 
+/* Rank 0 receives from whoever was first; a receive from rank 1 started before takes its first message, and one started after its last. */
+static int any_case(void)
+{
+	enum { EACH = 20, TAG = 9 };
+	static char data[1 << 20], big[1 << 20];
+	gannet_op *one, *any, *after;
+	int done = 0, seen[64] = {0};
+
+	CHECK(!gannet_init(NULL, &world));
+	int size = gannet_size(world), rank = gannet_rank(world), left = (size - 1) * EACH - 1;
+
+	CHECK(gannet_prepare_send(world, GANNET_ANY_SOURCE, TAG, data, 1, &one) == GANNET_USAGE);
+	for (int i = 0; rank && i < EACH; i++) {
+		int second = i >= EACH / 2;
+
+		memset(big, rank, sizeof big);
+		big[0] = (char)i;
+		CHECK(!gannet_send(world, 0, (uint32_t)(TAG + second), big, second ? sizeof big : 100));
+	}
+	if (!rank) {
+		CHECK(!gannet_prepare_receive(world, 1, TAG, big, 100, &one) && gannet_op_peer(one) == 1);
+		CHECK(!gannet_start(one) && !gannet_wait(one) && big[0] == 0 && big[99] == 1);
+		/* both tags, many times by one operation each */
+		for (int tag = TAG; tag <= TAG + 1; tag++) {
+			CHECK(!gannet_prepare_receive(world, GANNET_ANY_SOURCE, (uint32_t)tag, data, tag == TAG ? 100 : sizeof data, &any));
+			CHECK(gannet_op_peer(any) == GANNET_ANY_SOURCE);
+			for (int i = tag == TAG; i < (size - 1) * EACH / 2 - (tag == TAG); i++, left--) {
+				CHECK(!gannet_start(any) && !gannet_wait(any));
+				int from = gannet_op_peer(any);
+
+				CHECK(from > 0 && from < size && data[1] == from && data[99] == from);
+				seen[from]++;
+			}
+			gannet_op_free(any);
+		}
+		/* one message is left: the receive that was started first takes it, if it is of rank 1 or not */
+		CHECK(left == 1 && !gannet_prepare_receive(world, GANNET_ANY_SOURCE, TAG, data, 100, &any) && !gannet_start(any));
+		CHECK(!gannet_prepare_receive(world, 1, TAG, big, 100, &after) && !gannet_start(after));
+		CHECK(!gannet_wait(any) && ++seen[gannet_op_peer(any)] && !gannet_test(after, &done) && !done);
+		for (int r = 1; r < size; r++)
+			CHECK(seen[r] == EACH - (r == 1));
+		CHECK(!gannet_barrier(world));
+		CHECK(!gannet_wait(after) && big[0] == 77);
+	} else {
+		CHECK(!gannet_barrier(world));
+		big[0] = 77;
+		CHECK(rank != 1 || !gannet_send(world, 0, TAG, big, 100));
+	}
+	gannet_finalize();
+	return 0;
+}
+
+static atomic_int begun, posted;
+
+static void *wake_later(void *nothing)
+{
+	while (!atomic_load(&begun))
+		sched_yield();
+	atomic_store(&posted, 1);
+	gannet_wake();
+	(void)nothing;
+	return NULL;
+}
+
+/* A rank that drives its operations by tests waits between them: for the other's part of a sum or a message, and for gannet_wake(). */
+static int idle_case(void)
+{
+	static float data[100000];
+	int done = 0, count = 0;
+	pthread_t thread;
+	gannet_op *op;
+
+	CHECK(gannet_idle(1000) == 0);
+	CHECK(!gannet_init(NULL, &world));
+	CHECK(!pthread_create(&thread, NULL, wake_later, NULL));
+	atomic_store(&begun, 1);
+	/* the limits are longer than the test's */
+	while (!atomic_load(&posted))
+		(void)gannet_idle(1000000);
+	CHECK(!pthread_join(thread, NULL));
+	gannet_args a = {.size_bytes = sizeof a, .what = GANNET_ALLREDUCE, .out = data, .count = 100000, .type = GANNET_F32};
+	CHECK(!gannet_prepare(world, &a, &op));
+	for (int i = 0; i < 50; i++) {
+		data[99999] = 1;
+		CHECK(!gannet_start(op));
+		for (done = 0; !done;) {
+			CHECK(!gannet_test(op, &done));
+			if (!done)
+				(void)gannet_idle(1000000);
+		}
+		CHECK(data[99999] == (float)gannet_size(world));
+	}
+	gannet_op_free(op);
+	int from = gannet_rank(world) ? gannet_rank(world) - 1 : gannet_size(world) - 1, to = (gannet_rank(world) + 1) % gannet_size(world);
+	gannet_op *send;
+
+	CHECK(!gannet_prepare_receive(world, from, 1, &count, sizeof count, &op) && !gannet_start(op));
+	CHECK(!gannet_prepare_send(world, to, 1, &to, sizeof to, &send) && !gannet_start(send) && !gannet_wait(send));
+	for (done = 0; !done;) {
+		CHECK(!gannet_test(op, &done));
+		if (!done)
+			(void)gannet_idle(1000000);
+	}
+	CHECK(count == gannet_rank(world));
+	gannet_finalize();
+	gannet_wake();
+	return 0;
+}
+
 static int disagree_case(void)
 {
 	int ranks[2] = {0, 1};
@@ -201,8 +313,8 @@ int main(int argc, char **argv)
 	static const struct {
 		const char *name;
 		int (*run)(void);
-	} cases[] = {{"usage", usage_case}, {"collectives", collectives_case}, {"groups", groups_case}, {"disagree", disagree_case},
-		     {"killed", killed_case}};
+	} cases[] = {{"usage", usage_case}, {"collectives", collectives_case}, {"groups", groups_case}, {"any", any_case}, {"idle", idle_case},
+		     {"disagree", disagree_case}, {"killed", killed_case}};
 
 	alarm(60);
 	if (argc == 5 && !strcmp(argv[1], "rendezvous"))
@@ -210,6 +322,6 @@ int main(int argc, char **argv)
 	for (size_t i = 0; argc == 2 && i < sizeof cases / sizeof *cases; i++)
 		if (!strcmp(argv[1], cases[i].name))
 			return cases[i].run();
-	fprintf(stderr, "usage: lib_probe usage|collectives|groups|disagree|killed, or rendezvous HOST:PORT RANK SIZE\n");
+	fprintf(stderr, "usage: lib_probe usage|collectives|groups|any|idle|disagree|killed, or rendezvous HOST:PORT RANK SIZE\n");
 	return 2;
 }

@@ -104,6 +104,7 @@ void gn_exec_waits_for(const struct gn_exec *e, struct gn_exec_wait *out);
 #define GN_GROUP_BITS 10
 #define GN_GROUPS (1 << GN_GROUP_BITS)
 #define GN_SEQUENCES ((1u << GN_SEQUENCE_BITS) - 1)
+#define GN_P2P_SIGNATURE UINT64_C(0x9e3779b97f4a7c15)
 
 static inline uint64_t gn_coll_tag(int sender, int group, uint32_t sequence, uint32_t message)
 {
@@ -112,7 +113,15 @@ static inline uint64_t gn_coll_tag(int sender, int group, uint32_t sequence, uin
 
 static inline uint64_t gn_p2p_tag(int sender, int group, uint32_t tag)
 {
-	return gn_coll_tag(sender, group, GN_SEQUENCES, tag) ^ UINT64_C(0x9e3779b97f4a7c15);
+	return gn_coll_tag(sender, group, GN_SEQUENCES, tag) ^ GN_P2P_SIGNATURE;
+}
+
+/* Those bits of a tag that say the sender, and the sender of such a tag. */
+#define GN_SENDER_BITS (~UINT64_C(0) << (GN_GROUP_BITS + GN_SEQUENCE_BITS + GN_MESSAGE_BITS))
+
+static inline int gn_p2p_sender(uint64_t tag)
+{
+	return (int)((tag ^ GN_P2P_SIGNATURE) >> (GN_GROUP_BITS + GN_SEQUENCE_BITS + GN_MESSAGE_BITS));
 }
 
 struct gn_step_state {

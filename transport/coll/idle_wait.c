@@ -53,3 +53,23 @@ void gn_idle_wait_interrupt(const struct gn_comm *c)
 	if (c->root->shm)
 		gn_shm_wake_self(c->root->shm);
 }
+
+int gn_comm_idle(struct gn_comm *c, const atomic_int *woken, int wake_fd, uint64_t limit_ns)
+{
+	struct gn_idle_wait wait;
+
+	/* progress for one operation completes others */
+	for (const struct gn_coll *op = c->root->active; op; op = op->next_active)
+		if (gn_coll_is_complete(op) || op->status)
+			return 0;
+	if (!gn_idle_wait_begin(c, &wait))
+		return 0;
+	/* after the state of the wakeup was read, so that an interrupt before this is seen by one or the other */
+	gn_idle_wait_sleep(&wait, atomic_load(woken) ? 1 : limit_ns, wake_fd);
+	return 1;
+}
+
+void gn_comm_interrupt(const struct gn_comm *c)
+{
+	gn_idle_wait_interrupt(c);
+}

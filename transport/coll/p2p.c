@@ -25,7 +25,7 @@ struct gn_p2p {
 	struct gn_p2p_args args;
 	struct gn_p2p *next; /* started and not posted yet, of one communicator, in the order of their starts */
 	enum phase phase;
-	int sends, peer; /* peer: world rank */
+	int sends, peer; /* peer: world rank, or GN_P2P_ANY */
 	void *pinned;	 /* where the message is, if UCX cannot send device memory */
 	struct gn_event *copied;
 };
@@ -37,13 +37,30 @@ static struct gn_p2p *of(struct gn_coll *c)
 
 /* --- progress --- */
 
+static int overlap(const struct gn_p2p *p, const struct gn_p2p *q)
+{
+	return p->args.tag == q->args.tag && p->sends == q->sends && (p->peer == q->peer || p->peer == GN_P2P_ANY || q->peer == GN_P2P_ANY);
+}
+
 static int goes_first(const struct gn_p2p *p)
 {
 	const struct gn_p2p *q = p->op.comm->unposted;
 
-	while (q != p && (q->peer != p->peer || q->args.tag != p->args.tag || q->sends != p->sends))
+	while (q != p && !overlap(p, q))
 		q = q->next;
 	return q == p;
+}
+
+/* Of a receive from any rank: the sender of a message that has arrived. UCX matches by tags, and the rails depend on the sender, so that
+ * such a receive is posted only when its message is there. */
+static int find_peer(struct gn_p2p *p)
+{
+	const struct gn_comm *c = p->op.comm;
+	uint64_t tag = gn_p2p_tag(0, c->group ? c->group->number : 0, p->args.tag), found;
+
+	if (p->peer == GN_P2P_ANY && gn_ucx_find_arrived(c->ucx, tag, GN_SENDER_BITS, &found))
+		p->peer = gn_p2p_sender(found);
+	return p->peer != GN_P2P_ANY;
 }
 
 static void leave_unposted(struct gn_p2p *p)
@@ -124,7 +141,7 @@ static enum gn_status step(struct gn_p2p *p, int *moved, int *done, struct gn_er
 		p->phase = READY;
 		return GN_OK;
 	case READY:
-		*moved = goes_first(p);
+		*moved = goes_first(p) && find_peer(p);
 		p->phase = *moved ? POSTED : READY;
 		return *moved ? post(p, err) : GN_OK;
 	case POSTED:
@@ -157,8 +174,9 @@ static enum gn_status p2p_begin(struct gn_coll *c, struct gn_err *err)
 	p->request->status = GN_OK;
 	p->next = NULL;
 	p->phase = POSTED;
+	p->peer = p->args.peer == GN_P2P_ANY ? GN_P2P_ANY : p->peer;
 	/* the common case */
-	if (!c->before && !p->pinned && !*at)
+	if (!c->before && !p->pinned && !*at && p->peer != GN_P2P_ANY)
 		return post(p, err);
 	while (*at)
 		at = &(*at)->next;
@@ -173,7 +191,7 @@ static void p2p_waits_for(const struct gn_coll *c, struct gn_exec_wait *out)
 
 	out->peer = p->peer;
 	out->message = p->args.tag;
-	out->rail = gn_ucx_blocking_rail(c->comm->ucx, p->peer, p->request);
+	out->rail = p->peer == GN_P2P_ANY ? -1 : gn_ucx_blocking_rail(c->comm->ucx, p->peer, p->request);
 }
 
 static void p2p_transports(const struct gn_coll *c, int *by_memory, int *by_message)
@@ -229,9 +247,11 @@ static void message_done(struct gn_ucx_request *r)
 
 /* --- operations --- */
 
-static enum gn_status check(const struct gn_comm *c, const struct gn_p2p_args *a, struct gn_err *err)
+static enum gn_status check(const struct gn_comm *c, const struct gn_p2p_args *a, int sends, struct gn_err *err)
 {
-	if (a->peer < 0 || a->peer >= c->size || a->peer == c->rank)
+	int any = !sends && a->peer == GN_P2P_ANY;
+
+	if ((a->peer < 0 && !any) || a->peer >= c->size || a->peer == c->rank)
 		return gn_err_set(err, GN_ERR_USAGE, "a message between rank %d and rank %d of %d", c->rank, a->peer, c->size);
 	if (a->tag >= GN_P2P_TAGS)
 		return gn_err_set(err, GN_ERR_USAGE, "tag %u of a message: tags are below %u", a->tag, GN_P2P_TAGS);
@@ -271,7 +291,7 @@ static enum gn_status prepare(struct gn_comm *c, const struct gn_p2p_args *args,
 	p->request->complete = message_done;
 	p->args = *args;
 	p->sends = sends;
-	p->peer = gn_comm_world_rank_of(c, args->peer);
+	p->peer = args->peer == GN_P2P_ANY ? GN_P2P_ANY : gn_comm_world_rank_of(c, args->peer);
 	status = args->memory == GN_MEMORY_DEVICE ? use_device(p, err) : GN_OK;
 	if (!status && sends)
 		status = gn_ucx_connect(c->ucx, p->peer, err);
@@ -291,7 +311,7 @@ static enum gn_status prepare_outside(struct gn_comm *c, const struct gn_p2p_arg
 	if (gn_world_losses(c->world) && (status = gn_comm_check(c, 0, err)))
 		return status;
 	gn_comm_enter(c);
-	status = check(c, args, err);
+	status = check(c, args, sends, err);
 	if (!status)
 		status = prepare(c, args, sends, out, err);
 	gn_comm_leave(c);
@@ -326,6 +346,17 @@ enum gn_status gn_p2p_test(struct gn_p2p *p, int *done, struct gn_err *err)
 enum gn_status gn_p2p_wait(struct gn_p2p *p, struct gn_err *err)
 {
 	return gn_coll_wait(&p->op, err);
+}
+
+int gn_p2p_peer(const struct gn_p2p *p)
+{
+	const struct gn_comm *c = p->op.comm;
+	int rank = p->args.peer;
+
+	for (int r = 0; rank == GN_P2P_ANY && p->peer != GN_P2P_ANY && r < c->size; r++)
+		if (gn_comm_world_rank_of(c, r) == p->peer)
+			rank = r;
+	return rank;
 }
 
 void gn_p2p_free(struct gn_p2p *p)

@@ -81,6 +81,8 @@ enum gn_status gn_ucx_send(struct gn_ucx *f, int rank, uint64_t tag, const void 
 			      struct gn_ucx_request *r, struct gn_err *err);
 enum gn_status gn_ucx_receive(struct gn_ucx *f, int rank, uint64_t tag, void *data, size_t len_bytes,
 				 struct gn_ucx_request *r, struct gn_err *err);
+/* Nonblocking. Whether a message has arrived that no receive has taken, whose tag differs from `tag` in the bits of `any` at most: *found. */
+int gn_ucx_find_arrived(const struct gn_ucx *f, uint64_t tag, uint64_t any, uint64_t *found);
 /* With several rails: the one rail that carries all fragments still missing of an active message from or to rank. -1: several do,
  * or there is one rail. */
 int gn_ucx_blocking_rail(const struct gn_ucx *f, int rank, const struct gn_ucx_request *r);

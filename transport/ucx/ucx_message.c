@@ -335,3 +335,16 @@ enum gn_status gn_ucx_receive(struct gn_ucx *f, int rank, uint64_t tag, void *da
 		return gn_ucx_request_posted(r, ucp_tag_msg_recv_nbx(worker, data, len_bytes, message, &param), "receiving", err);
 	return gn_ucx_request_posted(r, ucp_tag_recv_nbx(worker, data, len_bytes, tag ^ f->tag_key, UINT64_MAX, &param), "receiving", err);
 }
+
+int gn_ucx_find_arrived(const struct gn_ucx *f, uint64_t tag, uint64_t any, uint64_t *found)
+{
+	ucp_tag_recv_info_t info;
+
+	for (int i = 0; i < f->rail_count; i++) {
+		if (!ucp_tag_probe_nb(f->rails[i].worker, tag ^ f->tag_key, ~any, 0, &info))
+			continue;
+		*found = info.sender_tag ^ f->tag_key;
+		return 1;
+	}
+	return 0;
+}
