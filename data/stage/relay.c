@@ -247,7 +247,7 @@ static void receive(void *context, struct gn_message *m)
 	if (m->header_bytes != sizeof h)
 		return;
 	memcpy(&h, m->header, sizeof h);
-	if (h.chunk && h.chunk >= r->tree.chunks)
+	if (!gn_relay_is_well_formed(r, &h, m))
 		return;
 	gn_relay_handle(r, m->from, m->kind, &h, m->data, m->data_bytes, m);
 }

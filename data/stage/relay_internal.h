@@ -65,6 +65,8 @@ void gn_relay_post(struct gn_relay *r, int to, int kind, const struct gn_relay_h
 void gn_relay_send_chunk(struct gn_relay *r, uint32_t chunk, const char *digest, void *data, const unsigned char *lacking);
 /* This rank cannot go on. */
 void gn_relay_no_memory(struct gn_relay *r);
+/* Whether a message has the lengths that its kind says: nothing is read past its end, whatever another rank sends. */
+int gn_relay_is_well_formed(const struct gn_relay *r, const struct gn_relay_header *h, const struct gn_message *m);
 /* Handles a message of a rank; message NULL: of this one. */
 void gn_relay_handle(struct gn_relay *r, int from, int kind, const struct gn_relay_header *h, const void *data, size_t len_bytes,
 		     struct gn_message *message);

@@ -88,3 +88,24 @@ void gn_relay_send_chunk(struct gn_relay *r, uint32_t chunk, const char *digest,
 	}
 	drop(o);
 }
+
+int gn_relay_is_well_formed(const struct gn_relay *r, const struct gn_relay_header *h, const struct gn_message *m)
+{
+	const char *text = m->data;
+	int is_text = m->data_bytes > 0 && !text[m->data_bytes - 1], is_chunk = h->chunk < r->tree.chunks;
+
+	switch (m->kind) {
+	case GN_RELAY_READ:
+		return is_chunk && m->data_bytes == (size_t)r->nodes / 8 + 1;
+	case GN_RELAY_CHUNK:
+	case GN_RELAY_GOT:
+		return is_chunk;
+	case GN_RELAY_UNREAD:
+		return is_chunk && is_text;
+	case GN_RELAY_DONE:
+	case GN_RELAY_END:
+		return is_text;
+	default:
+		return 1;
+	}
+}
