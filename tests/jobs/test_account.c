@@ -226,7 +226,8 @@ static void advice(void **state)
 	gn_account_advise(&a, &text);
 	for (const char *at = gn_strbuf_text(&text); *at; at++)
 		lines += *at == '\n';
-	assert_int_equal(lines, 6);
+	assert_int_equal(lines, 7);
+	assert_non_null(strstr(gn_strbuf_text(&text), "data: steps wait 20 % of their time;"));
 	assert_non_null(strstr(gn_strbuf_text(&text), "up to 30 % less"));
 	/* of 30 %, what 3/4 of the gradient is more than 1/2 */
 	gn_strbuf_clear(&text);

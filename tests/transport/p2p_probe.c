@@ -222,7 +222,7 @@ static void check_refusals(struct run *r)
 	const struct gn_p2p_args wrong[] = {
 		{.peer = gn_comm_rank(c), .data = &byte, .len_bytes = 1},
 		{.peer = gn_comm_size(c), .data = &byte, .len_bytes = 1},
-		{.peer = -1, .data = &byte, .len_bytes = 1},
+		{.peer = -2, .data = &byte, .len_bytes = 1},
 		{.peer = !gn_comm_rank(c), .tag = GN_P2P_TAGS, .data = &byte, .len_bytes = 1},
 		{.peer = !gn_comm_rank(c), .data = &byte, .len_bytes = 1, .memory = GN_MEMORY_DEVICE},
 	};
@@ -231,6 +231,9 @@ static void check_refusals(struct run *r)
 	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
 		if (gn_p2p_prepare_receive(c, &wrong[i], &p, NULL) != GN_ERR_USAGE)
 			fail(r, "a refusal");
+	/* a receive may be of any rank, a send is to one */
+	if (gn_p2p_prepare_send(c, &(struct gn_p2p_args){.peer = GN_P2P_ANY, .data = &byte, .len_bytes = 1}, &p, NULL) != GN_ERR_USAGE)
+		fail(r, "a send to any rank was not refused");
 }
 
 static enum gn_status open_device(struct run *r, struct gn_err *err)
