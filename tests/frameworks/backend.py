@@ -1,5 +1,7 @@
 """What torch.distributed does over the backend "gannet", each result checked; on any number of ranks from two. tests/frameworks/backend
-starts it. With --killed the last rank kills itself, and the others have to learn which it was."""
+starts it. With --killed the last rank kills itself, and the others have to learn which it was; with
+--unwaited all end in the midst of operations."""
+import datetime
 import math
 import os
 import signal
@@ -91,6 +93,84 @@ def messages(rank, size):
     assert (ops[1].tensor == before).all()
 
 
+def any_source(rank, size):
+    """Each rank but the first sends to it; the first learns from whom it received. In the world, and in a group with other numbers."""
+    backwards = dist.new_group(list(range(size))[:0:-1]) if size > 2 else None
+    t, seen = torch.empty(1000), []
+    for _ in range(10):
+        if rank:
+            dist.send(torch.full((1000,), float(rank)), 0)
+    # a rank may be some messages ahead of another
+    for _ in range(10 * (size - 1) if rank == 0 else 0):
+        seen.append(dist.recv(t))
+        assert (t == seen[-1]).all()
+    assert rank or sorted(seen) == sorted(10 * list(range(1, size)))
+    if backwards and rank:
+        if rank == size - 1:
+            t = torch.empty(3)
+            assert dist.recv(t, group=backwards, tag=3) in range(1, size - 1)
+            for _ in range(size - 3):
+                dist.irecv(t, group=backwards, tag=3).wait()
+        else:
+            dist.send(torch.ones(3), size - 1, group=backwards, tag=3)
+
+
+def handles(rank, size):
+    """Work handles and futures, as DDP's hooks and FSDP use them."""
+    t = torch.full((1 << 18,), float(rank))
+    work = dist.all_reduce(t, async_op=True)
+    doubled = work.get_future().then(lambda f: f.value()[0] * 2)
+    assert work.wait() and work.is_completed() and work.is_success() and work.get_future().done()
+    assert (doubled.wait() == size * (size - 1)).all()
+    assert work.result()[0].data_ptr() == t.data_ptr()
+    # a call that is wrong raises where it is made, and harms no later one
+    for wrong in (
+        lambda: dist.all_reduce(torch.ones(2, dtype=torch.complex64), op=dist.ReduceOp.MAX),
+        lambda: dist.isend(torch.ones(2), (rank + 1) % size, tag=1 << 20),
+        lambda: dist.all_gather([torch.ones(2), torch.ones(3)], torch.ones(2)),
+        lambda: dist.all_to_all([torch.ones(1)] * size, [torch.ones(1, dtype=torch.float64)] * size),
+    ):
+        try:
+            wrong()
+        except (RuntimeError, ValueError):
+            continue
+        raise AssertionError("a wrong call was taken")
+    if rank == 0:
+        late = dist.irecv(t, 1)
+        try:
+            late.wait(datetime.timedelta(milliseconds=20))
+            raise AssertionError("a wait without a message has ended")
+        except RuntimeError as e:
+            assert "timed out" in str(e).lower(), e
+    dist.barrier()
+    if rank == 1:
+        dist.send(torch.full((1 << 18,), 5.0), 0)
+    if rank == 0:
+        late.wait()
+        assert (t == 5).all()
+    ddp = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(300, 300), bucket_cap_mb=0.01)
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+
+    ddp.register_comm_hook(None, default_hooks.fp16_compress_hook)
+    ddp(torch.full((1, 300), float(rank))).sum().backward()
+    assert torch.allclose(ddp.module.weight.grad, torch.tensor((size - 1) / 2), atol=1e-2)
+
+
+def forked(rank, size):
+    """A process that a rank has forked, as a loader of data does, is refused and ends; the rank goes on."""
+    child = os.fork()
+    if not child:
+        try:
+            dist.all_reduce(torch.ones(1))
+        except RuntimeError as e:
+            sys.exit(0 if "forked" in str(e) else 1)  # by way of atexit
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    t = torch.ones(5)
+    dist.all_reduce(t)
+    assert (t == size).all()
+
+
 def groups(rank, size):
     ends = dist.new_group([0, size - 1])
     evens = dist.new_group(list(range(0, size, 2)))
@@ -103,6 +183,17 @@ def groups(rank, size):
             t = torch.ones(1000)
             dist.all_reduce(t, group=evens)
             assert (t == (size + 1) // 2).all()
+    # groups of the same ranks, in another order on each
+    alike = [dist.group.WORLD, dist.new_group(list(range(size))), dist.new_group(list(range(size)))]
+    for i in range(30):
+        sums = {}
+        for k in range(3):
+            which = (k + rank + i * rank) % 3
+            sums[which] = torch.full((1 << 6 * which,), float(which + 1))
+            sums[which, "work"] = dist.all_reduce(sums[which], group=alike[which], async_op=True)
+        for which in range(3):
+            sums[which, "work"].wait()
+            assert (sums[which] == size * (which + 1)).all()
     work = [dist.all_reduce(torch.ones(1 << 18), async_op=True) for _ in range(10)]
     for w in work:
         assert (w.get_future().wait()[0] == size).all()
@@ -157,11 +248,23 @@ def killed(rank, size):
     os._exit(1)
 
 
+def unwaited(rank, size):
+    """The process ends while operations are in flight that nobody waits for."""
+    for _ in range(3):
+        dist.all_reduce(torch.ones(1 << 20), async_op=True)
+    if rank == 0:
+        dist.irecv(torch.ones(1), 1)
+    print(f"ending {rank}", flush=True)
+    sys.exit(0)
+
+
 def main():
     torch.set_num_threads(1)
     dist.init_process_group("gannet")
     rank, size = dist.get_rank(), dist.get_world_size()
-    parts = (killed,) if "--killed" in sys.argv else (reductions, moves, messages, groups, training)
+    if "--unwaited" in sys.argv:
+        unwaited(rank, size)
+    parts = (killed,) if "--killed" in sys.argv else (reductions, moves, messages, any_source, handles, groups, forked, training)
     for part in parts:
         part(rank, size)
         dist.barrier()

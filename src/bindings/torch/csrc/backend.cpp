@@ -8,8 +8,8 @@ namespace gannet {
 
 class Work : public c10d::Work {
 public:
-	Work(int rank, c10d::OpType type, const char *name, const Tensors &inputs, Tensors outputs)
-	    : c10d::Work(rank, type, name, inputs), outputs_(std::move(outputs)),
+	Work(int rank, c10d::OpType type, const char *name, const Tensors &inputs, Tensors outputs, std::shared_ptr<int> source)
+	    : c10d::Work(rank, type, name, inputs), outputs_(std::move(outputs)), source_(std::move(source)),
 	      future_(c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get())))
 	{
 	}
@@ -23,10 +23,17 @@ public:
 		finish(why);
 	}
 	Tensors result() override { return outputs_; }
+	// Of a completed receive.
+	int sourceRank() const override
+	{
+		TORCH_CHECK(source_, "gannet: only a receive has a source");
+		return *source_;
+	}
 	c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
 
 private:
 	Tensors outputs_;
+	std::shared_ptr<int> source_;
 	c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
 
@@ -70,8 +77,8 @@ static void append(std::vector<Step> &to, std::vector<Step> &from)
 		to.push_back(std::move(s));
 }
 
-Backend::Backend(int rank, int size, std::vector<int> world_ranks, const std::string &name)
-    : c10d::Backend(rank, size), group_(Engine::get().make_group(world_ranks, name.empty() ? "group" : name))
+Backend::Backend(int rank, int size, const std::vector<int> &world_ranks, const std::string &name, bool is_default)
+    : c10d::Backend(rank, size), group_(Engine::get().make_group(world_ranks, name.empty() ? "group" : name, is_default))
 {
 }
 
@@ -84,9 +91,10 @@ Backend::~Backend()
 	}
 }
 
-Backend::Work Backend::submit(c10d::OpType type, const char *name, const Tensors &inputs, Tensors outputs, std::vector<Step> steps, bool in_order)
+Backend::Work Backend::submit(c10d::OpType type, const char *name, const Tensors &inputs, Tensors outputs, std::vector<Step> steps,
+			       bool in_order, std::shared_ptr<int> source)
 {
-	auto work = c10::make_intrusive<gannet::Work>(getRank(), type, name, inputs, std::move(outputs));
+	auto work = c10::make_intrusive<gannet::Work>(getRank(), type, name, inputs, std::move(outputs), std::move(source));
 	sequence_ += in_order;
 	Engine::get().submit(group_, {chain(std::move(steps)), [work](std::exception_ptr why) { work->end(why); }}, in_order);
 	return work;
@@ -223,7 +231,8 @@ Backend::Work Backend::scatter(Tensors &outputs, Lists &inputs, const c10d::Scat
 	if (getRank() == root) {
 		TORCH_CHECK(inputs.size() == 1 && inputs[0].size() == static_cast<size_t>(getSize()), "gannet: a list of one input for each rank on the root");
 		for (auto &t : inputs[0]) {
-			TORCH_CHECK(t.nbytes() == only(outputs).nbytes(), "gannet: inputs as long as the output");
+			TORCH_CHECK(t.numel() == only(outputs).numel() && t.scalar_type() == outputs[0].scalar_type(),
+				    "gannet: inputs of the output's type and length");
 			from.push_back(readable(t));
 		}
 	}
@@ -307,7 +316,8 @@ Backend::Work Backend::alltoall(Tensors &outputs, Tensors &inputs, const c10d::A
 	TORCH_CHECK(outputs.size() == static_cast<size_t>(getSize()) && inputs.size() == outputs.size(), "gannet: a tensor for each rank");
 	for (size_t r = 0; r < outputs.size(); r++) {
 		check_tensor(outputs[r]);
-		TORCH_CHECK(outputs[r].scalar_type() == inputs[0].scalar_type(), "gannet: tensors of one type");
+		TORCH_CHECK(outputs[r].scalar_type() == inputs[0].scalar_type() && inputs[r].scalar_type() == inputs[0].scalar_type(),
+			    "gannet: tensors of one type");
 		from.push_back(static_cast<size_t>(outputs[r].numel()));
 		to.push_back(static_cast<size_t>(inputs[r].numel()));
 		flat.push_back(readable(inputs[r]).view({-1}));
@@ -336,12 +346,24 @@ Backend::Work Backend::send(Tensors &t, int peer, int tag)
 	return submit(c10d::OpType::SEND, "gannet:send", t, {}, {gannet::send(group_, readable(only(t)), peer, checked_tag(tag))}, false);
 }
 
-Backend::Work Backend::recv(Tensors &t, int peer, int tag)
+Backend::Work Backend::receive(c10d::OpType type, Tensors &t, int peer, int tag)
 {
-	std::vector<Step> back, steps{receive(group_, writable(only(t), back), peer, checked_tag(tag))};
+	auto source = std::make_shared<int>(peer);
+	std::vector<Step> back, steps{gannet::receive(group_, writable(only(t), back), peer, checked_tag(tag), source)};
 
 	append(steps, back);
-	return submit(c10d::OpType::RECV, "gannet:recv", {}, t, std::move(steps), false);
+	return submit(type, "gannet:recv", {}, t, std::move(steps), false, source);
+}
+
+Backend::Work Backend::recv(Tensors &t, int peer, int tag)
+{
+	TORCH_CHECK(peer >= 0, "gannet: no rank ", peer);
+	return receive(c10d::OpType::RECV, t, peer, tag);
+}
+
+Backend::Work Backend::recvAnysource(Tensors &t, int tag)
+{
+	return receive(c10d::OpType::RECVANYSOURCE, t, GANNET_ANY_SOURCE, tag);
 }
 
 Backend::Work Backend::barrier(const c10d::BarrierOptions &)

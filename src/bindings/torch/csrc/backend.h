@@ -9,7 +9,7 @@ namespace gannet {
 
 class Backend : public c10d::Backend {
 public:
-	Backend(int rank, int size, std::vector<int> world_ranks, const std::string &name);
+	Backend(int rank, int size, const std::vector<int> &world_ranks, const std::string &name, bool is_default);
 	~Backend() override;
 	const std::string getBackendName() const override { return "gannet"; }
 	uint64_t getSequenceNumberForGroup() override { return sequence_; }
@@ -35,10 +35,13 @@ public:
 	Work alltoall(Tensors &outputs, Tensors &inputs, const c10d::AllToAllOptions &o) override;
 	Work send(Tensors &t, int peer, int tag) override;
 	Work recv(Tensors &t, int peer, int tag) override;
+	Work recvAnysource(Tensors &t, int tag) override;
 	Work barrier(const c10d::BarrierOptions &o) override;
 
 private:
-	Work submit(c10d::OpType type, const char *name, const Tensors &inputs, Tensors outputs, std::vector<Step> steps, bool in_order = true);
+	Work submit(c10d::OpType type, const char *name, const Tensors &inputs, Tensors outputs, std::vector<Step> steps, bool in_order = true,
+		    std::shared_ptr<int> source = nullptr);
+	Work receive(c10d::OpType type, Tensors &t, int peer, int tag);
 	Step gather_into(const at::Tensor &output, const at::Tensor &input);
 	Step scatter_from(const at::Tensor &output, const at::Tensor &input, const c10d::ReduceOp &op);
 	std::shared_ptr<Group> group_;

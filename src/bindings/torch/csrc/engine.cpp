@@ -1,15 +1,20 @@
 #include "engine.h"
 
 #include <chrono>
+#include <cstring>
 #include <future>
 #include <numeric>
+#include <pthread.h>
 #include <sched.h>
 #include <time.h>
+#include <unistd.h>
 
 namespace gannet {
 
 // Operations that a group keeps prepared.
 static constexpr size_t kept_ops = 64;
+// Up to so many ranks of a world on one node libgannet reduces private memory through caches.
+static constexpr int direct_ranks = 4;
 
 Group::Group(gannet_group *g, bool owned) : group_(g), owned_(owned)
 {
@@ -17,6 +22,9 @@ Group::Group(gannet_group *g, bool owned) : group_(g), owned_(owned)
 
 	check(gannet_alloc(g, staging_bytes, &memory));
 	staging_ = static_cast<char *>(memory);
+	takes_tensors_ = !owned && gannet_size(g) > 1 && gannet_size(g) <= direct_ranks;
+	for (int r = 1; r < gannet_size(g); r++)
+		takes_tensors_ &= !std::strcmp(gannet_host(g, r), gannet_host(g, 0));
 }
 
 // gannet_finalize() has freed what groups had.
@@ -60,7 +68,9 @@ Engine &Engine::get()
 
 void Engine::start(const std::string &rendezvous, int rank, int size)
 {
+	check_process();
 	if (!started()) {
+		process_ = getpid();
 		thread_ = std::thread([this] { loop(); });
 		run([&] {
 			gannet_options o = {};
@@ -71,17 +81,20 @@ void Engine::start(const std::string &rendezvous, int rank, int size)
 			o.rank = rank;
 			o.size = size;
 			check(gannet_init(&o, &world_));
+			std::lock_guard<std::mutex> lock(mutex_);
+			waits_in_library_ = true;
 		});
 	}
 	if (!world_)
 		throw std::runtime_error("gannet: the world could not be made before, see the first error");
-	if (gannet_rank(world_) != rank || gannet_size(world_) != size)
+	rank_ = gannet_rank(world_);
+	if (rank_ != rank || gannet_size(world_) != size)
 		throw std::runtime_error("gannet: PyTorch's rank " + std::to_string(rank) + " of " + std::to_string(size) + " is rank " +
-					 std::to_string(gannet_rank(world_)) + " of " + std::to_string(gannet_size(world_)) +
+					 std::to_string(rank_) + " of " + std::to_string(gannet_size(world_)) +
 					 " to the launcher: a process has one world, and groups of torch.distributed.new_group() are parts of it");
 }
 
-std::shared_ptr<Group> Engine::make_group(const std::vector<int> &ranks, const std::string &name)
+std::shared_ptr<Group> Engine::make_group(const std::vector<int> &ranks, const std::string &name, bool is_default)
 {
 	std::shared_ptr<Group> made;
 
@@ -91,48 +104,69 @@ std::shared_ptr<Group> Engine::make_group(const std::vector<int> &ranks, const s
 		bool owned;
 
 		std::iota(all.begin(), all.end(), 0);
-		owned = ranks != all;
+		owned = ranks != all || (made_whole_ && !is_default);
+		made_whole_ |= ranks == all;
 		if (owned)
 			check(gannet_group_of(world_, ranks.data(), static_cast<int>(ranks.size()), name.substr(0, 31).c_str(), &g));
-		made = std::shared_ptr<Group>(new Group(g, owned), [this](Group *group) { run([&] { delete group; }); });
+		made = std::shared_ptr<Group>(new Group(g, owned), [this](Group *group) {
+			/* a forked process leaves it to its parent */
+			if (!is_forked())
+				run([&] { delete group; });
+		});
 		groups_.push_back(made);
 	});
 	return made;
+}
+
+// The thread is the parent's, which may hold the mutex.
+void Engine::check_process() const
+{
+	if (is_forked())
+		throw std::runtime_error("gannet: this process was forked from rank " + std::to_string(rank_) +
+					 " and is no rank itself; call init_process_group() after the fork, or start the process by spawn");
 }
 
 void Engine::run(const std::function<void()> &f)
 {
 	std::promise<void> done;
 
+	check_process();
 	if (std::this_thread::get_id() == thread_.get_id() || !started())
 		return f();
-	{
-		std::lock_guard<std::mutex> lock(mutex_);
-		calls_.push_back([&] {
-			try {
-				f();
-				done.set_value();
-			} catch (...) {
-				done.set_exception(std::current_exception());
-			}
-		});
-	}
-	wake_.notify_one();
+	post([&] {
+		try {
+			f();
+			done.set_value();
+		} catch (...) {
+			done.set_exception(std::current_exception());
+		}
+	});
 	done.get_future().get();
 }
 
 void Engine::submit(const std::shared_ptr<Group> &group, Task task, bool in_order)
 {
-	{
-		std::lock_guard<std::mutex> lock(mutex_);
-		calls_.push_back([this, group, in_order, task = std::move(task)]() mutable {
-			if (in_order)
-				group->tasks.push_back(std::move(task));
-			else
-				beside_.push_back(std::move(task));
-		});
-	}
-	wake_.notify_one();
+	check_process();
+	if (stopping_ || !started())
+		throw std::runtime_error("gannet: the world has ended, at the end of the process");
+	post([this, group, in_order, task = std::move(task)]() mutable {
+		if (in_order)
+			group->tasks.push_back(std::move(task));
+		else
+			beside_.push_back(std::move(task));
+	});
+}
+
+void Engine::post(std::function<void()> call)
+{
+	std::lock_guard<std::mutex> lock(mutex_);
+
+	calls_.push_back(std::move(call));
+	has_calls_ = true;
+	if (waits_in_library_)
+		gannet_wake();
+	else
+		wake_.notify_one();
 }
 
 // Whether the task has ended.
@@ -175,55 +209,96 @@ bool Engine::advance()
 	return any || !beside_.empty();
 }
 
-// A thread that looks without pause takes a processor from those that compute: after 50 us it looks every 20 us only.
-static void pause(unsigned looks)
+// How often the thread looks before it gives up the processor, and before it blocks: after some 50 us, so that it leaves the processor to
+// those that compute.
+static constexpr unsigned looks_before_yield = 20, looks_before_block = 200;
+
+// How long the end of the process waits for operations that nobody has waited for.
+static constexpr int drain_s = 5;
+
+// When nothing has happened in the last `looks`. busy: operations are in flight.
+void Engine::pause(unsigned looks, bool busy)
 {
 	const struct timespec nap = {0, 20000};
 
-	if (looks > 200)
-		nanosleep(&nap, nullptr);
-	else if (looks > 20)
+	if (looks <= looks_before_yield)
+		return;
+	if (looks <= looks_before_block) {
 		sched_yield();
+		return;
+	}
+	if (world_) {
+		/* the limit finds what no event tells, as a lost rank */
+		if (!gannet_idle(busy ? 5 : 100))
+			nanosleep(&nap, nullptr);
+		return;
+	}
+	std::unique_lock<std::mutex> lock(mutex_);
+	wake_.wait(lock, [this] { return !calls_.empty() || stopping_; });
 }
 
 void Engine::loop()
 {
 	unsigned looks = 0;
 
+	pthread_setname_np(pthread_self(), "gannet-torch");
 	for (;;) {
 		std::deque<std::function<void()>> calls;
 		bool busy = advance();
 
-		{
-			std::unique_lock<std::mutex> lock(mutex_);
-			/* the tail of a message over tcp may be queued still */
-			if (!busy && calls_.empty() && !stopping_)
-				wake_.wait_for(lock, std::chrono::milliseconds(1));
-			if (stopping_ && calls_.empty())
-				return;
+		if (has_calls_) {
+			std::lock_guard<std::mutex> lock(mutex_);
 			calls.swap(calls_);
+			has_calls_ = false;
+		} else if (stopping_) {
+			return;
 		}
+		/* the tail of a message over tcp may be queued still */
 		if (!busy && calls.empty() && world_)
 			gannet_progress();
-		looks = calls.empty() ? looks + 1 : 0;
 		for (auto &call : calls)
 			call();
-		if (busy && calls.empty())
-			pause(looks);
+		looks = calls.empty() ? looks + 1 : 0;
+		if (calls.empty())
+			pause(looks, busy);
 	}
+}
+
+// Operations that nobody has waited for: a while for them to complete, then they fail. libgannet frees what is left of them.
+void Engine::drain()
+{
+	auto until = std::chrono::steady_clock::now() + std::chrono::seconds(drain_s);
+	auto why = std::make_exception_ptr(std::runtime_error("gannet: the process ended before the operation was complete"));
+
+	for (unsigned looks = 0; advance() && std::chrono::steady_clock::now() < until; looks++)
+		pause(looks, true);
+	for (auto &weak : groups_) {
+		auto group = weak.lock();
+
+		for (; group && !group->tasks.empty(); group->tasks.pop_front())
+			group->tasks.front().finish(why);
+	}
+	for (auto &task : beside_)
+		task.finish(why);
+	beside_.clear();
 }
 
 void Engine::stop()
 {
-	if (!started())
+	if (!started() || is_forked())
 		return;
-	run([] {
+	run([this] {
+		drain();
+		{
+			std::lock_guard<std::mutex> lock(mutex_);
+			waits_in_library_ = false;
+		}
 		gannet_finalize();
 		finalized = true;
+		world_ = nullptr;
 	});
 	{
 		std::lock_guard<std::mutex> lock(mutex_);
-		world_ = nullptr;
 		stopping_ = true;
 	}
 	wake_.notify_one();

@@ -4,6 +4,7 @@
 
 #include <gannet.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -13,6 +14,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 namespace gannet {
@@ -44,6 +46,9 @@ public:
 	int rank() const { return gannet_rank(group_); }
 	int size() const { return gannet_size(group_); }
 	char *staging() const { return staging_; }
+	// Whether large tensors are reduced without the staging memory: few ranks, all of one node, of a group that
+	// is the world.
+	bool takes_tensors() const { return takes_tensors_; }
 	// The prepared operation for these arguments, made at the first call. The order of calls is the same on all ranks.
 	gannet_op *op(gannet_args args);
 
@@ -55,6 +60,7 @@ private:
 	gannet_group *group_;
 	bool owned_;
 	char *staging_ = nullptr;
+	bool takes_tensors_;
 	std::map<Key, gannet_op *> ops_;
 	std::deque<Key> order_;
 };
@@ -66,8 +72,9 @@ public:
 	// says.
 	void start(const std::string &rendezvous, int rank, int size);
 	bool started() const { return thread_.joinable(); }
-	// Collective over the ranks of the world that are listed; all of them: the world itself.
-	std::shared_ptr<Group> make_group(const std::vector<int> &ranks, const std::string &name);
+	// Collective over the ranks of the world that are listed. Each group has an order of operations of its own: only the default group, and
+	// the first, are the world itself.
+	std::shared_ptr<Group> make_group(const std::vector<int> &ranks, const std::string &name, bool is_default);
 	void submit(const std::shared_ptr<Group> &group, Task task, bool in_order);
 	// Runs f in the thread and waits for it.
 	void run(const std::function<void()> &f);
@@ -77,13 +84,23 @@ public:
 private:
 	void loop();
 	bool advance();
+	void pause(unsigned looks, bool busy);
+	// To be called by the thread.
+	void post(std::function<void()> call);
+	void drain();
+	bool is_forked() const { return started() && process_ != getpid(); }
+	void check_process() const;
 	std::thread thread_;
+	pid_t process_ = 0;
+	int rank_ = -1;
 	std::mutex mutex_;
 	std::condition_variable wake_;
 	std::deque<std::function<void()>> calls_;
-	bool stopping_ = false;
+	std::atomic<bool> has_calls_{false}, stopping_{false};
+	bool waits_in_library_ = false; // woken by gannet_wake(), not by wake_
 	gannet_group *world_ = nullptr;
 	// of the thread alone
+	bool made_whole_ = false; // a group of all ranks
 	std::vector<std::weak_ptr<Group>> groups_;
 	std::vector<Task> beside_;
 };

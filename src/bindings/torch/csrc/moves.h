@@ -29,7 +29,8 @@ Step all_to_all(std::shared_ptr<Group> g, at::Tensor output, at::Tensor input, s
 Step gather(std::shared_ptr<Group> g, Tensors outputs, at::Tensor input, int root);
 Step scatter(std::shared_ptr<Group> g, at::Tensor output, Tensors inputs, int root);
 Step send(std::shared_ptr<Group> g, at::Tensor t, int peer, uint32_t tag);
-Step receive(std::shared_ptr<Group> g, at::Tensor t, int peer, uint32_t tag);
+// peer: or GANNET_ANY_SOURCE. source: set to the rank that it came from.
+Step receive(std::shared_ptr<Group> g, at::Tensor t, int peer, uint32_t tag, std::shared_ptr<int> source);
 Step barrier(std::shared_ptr<Group> g);
 
 // A program's tags are below this.

@@ -4,7 +4,7 @@
 #include <gannet.h>
 
 #include <torch/csrc/distributed/c10d/Types.hpp>
-#include <torch/torch.h>
+#include <ATen/ATen.h>
 
 namespace gannet {
 

@@ -33,7 +33,7 @@ def _create(options, _backend_options):
     elif not dist.is_initialized():
         _C.start("", options.group_rank, options.group_size)  # a world again: compares
     ranks = list(options.global_ranks_in_group) or list(range(options.group_size))
-    return _C.Backend(options.group_rank, options.group_size, ranks, options.group_id)
+    return _C.Backend(options.group_rank, options.group_size, ranks, options.group_id, not dist.is_initialized())
 
 
 def _register():
