@@ -54,9 +54,9 @@ expect 0 "^n1 power on: no answer from the BMC" "and the reason is kept" reason
 # suspend asks before it turns off
 busy() {
 	local step
-	on 100 srun -w n2 --job-name=busy sleep 60 &
+	on 100 srun -w n2 --job-name=busy sleep 60.125 &
 	step=$!
-	until_within 60 sh -c "pgrep -fx 'sleep 60'" || logs
+	until_within 60 sh -c "pgrep -fx 'sleep 60.125'" || logs
 	GANNET_POWER=/bin/false on 20 "$GN_SOURCE/slurm/power/suspend" n2
 	local code=$?
 	on 20 scancel --name=busy
