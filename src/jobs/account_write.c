@@ -119,8 +119,8 @@ void gn_account_advise(const struct gn_account *a, struct gn_strbuf *out)
 
 	/* 80 columns */
 	if (a->data_s > 0.05 * training)
-		gn_strbuf_printf(out, "data: steps wait %.0f %% of their time; the run's last warning says what for:\n"
-				 "  more --loader-threads, or gannet stage (gannet bench io measures disks)\n", 100 * a->data_s / training);
+		gn_strbuf_printf(out, "data: steps wait %.0f %% of their time; more --loader-threads, or gannet stage\n"
+				 "  (gannet bench decode and bench io measure what feeds them)\n", 100 * a->data_s / training);
 	cheaper = fewer_nodes(a, &nodes);
 	if (cheaper > 0)
 		gn_strbuf_printf(out, "gradients: steps wait %.0f %% of their time; %d node%s: %.0f %% cheaper an epoch or more,\n"

@@ -209,8 +209,7 @@ void gn_summary_start(struct gn_session *s, uint64_t steps_left)
 	}
 }
 
-/* What a wait for images comes from, by what the loader's threads did. The disk where they waited for it; else the threads, if there
- * are processors for more of them. */
+/* What a wait for images comes from: the disk where the loader's threads waited for it, else their number, or that of processors. */
 static void advise_on_data(const struct gn_session *s)
 {
 	const struct gn_session_metrics *m = &s->metrics;
@@ -223,12 +222,10 @@ static void advise_on_data(const struct gn_session *s)
 	if (e.read_s > 0.5 * e.busy_s)
 		snprintf(cause, sizeof cause, "its threads spent %.0f %% of their work on reading files: copy the dataset to a local disk (gannet stage), "
 			 "and measure a disk by gannet bench io", 100 * e.read_s / e.busy_s);
-	else if (e.threads < gn_cpu_count())
-		snprintf(cause, sizeof cause, "its %d thread%s decoded: raise --loader-threads (a rank may use %d processors), and see gannet "
-			 "bench decode", e.threads, gn_text_plural((uint64_t)e.threads), gn_cpu_count());
 	else
-		snprintf(cause, sizeof cause, "its %d threads decoded, as many as this rank has processors: give ranks more "
-			 "(--cpus-per-task of srun), or pack smaller images", e.threads);
+		snprintf(cause, sizeof cause, "its %d thread%s decoded: raise --loader-threads while processors are idle (this rank may use %d), then give "
+			 "ranks more of them (--cpus-per-task of srun), or pack smaller images", e.threads, gn_text_plural((uint64_t)e.threads),
+			 gn_cpu_count());
 	gn_log_warn(s->log, "steps waited %.0f %% of their time for the loader, on rank 0; %s", 100 * m->waited_s / m->steps_s, cause);
 }
 
