@@ -56,7 +56,9 @@ step() {
 }
 step_is_told() {
 	# shellcheck disable=SC2016
-	on 20 sacct -n -P -X -o JobID,State --name step | grep COMPLETED >"$cluster/step" && id=$(cut -d '|' -f 1 "$cluster/step")
+	local id
+	on 20 sacct -n -P -X -o JobID,State --name step | grep COMPLETED >"$cluster/step" || return 1
+	id=$(cut -d '|' -f 1 "$cluster/step")
 	[[ $id ]] && on 20 "$gannet" summary --json "$id" | python3 -c '
 import json, sys
 told = json.load(sys.stdin)["slurm"]["core_hours_used"] * 3600
