@@ -83,10 +83,13 @@ static uint64_t load_state(struct fetch *f)
 	char head[512], *text = NULL;
 	size_t len, begin;
 	uint64_t kept = 0;
-	struct stat info;
+	struct stat info, part;
 
 	head_of(f, head, sizeof head);
 	begin = strlen(head);
+	/* a state whose part was removed says nothing of a new one, which is empty */
+	if (fstat(f->fd, &part) || (uint64_t)part.st_size != f->file.size)
+		return 0;
 	/* without a version nobody knows whether the file is the same; without ranges nothing can be continued */
 	if (!f->file.has_ranges || !f->file.version[0] || lstat(f->state, &info) || !S_ISREG(info.st_mode) || info.st_uid != geteuid() ||
 	    gn_file_load(f->state, STATE_MAX_BYTES, &text, &len, NULL))
@@ -175,10 +178,14 @@ static enum gn_status check_target(struct fetch *f, int *is_there, struct gn_err
 		return errno == ENOENT ? GN_OK : gn_err_errno(err, errno, "cannot look at %s", f->o->to);
 	if (!S_ISREG(info.st_mode) || info.st_uid != geteuid())
 		return gn_err_set(err, GN_ERR_EXISTS, "%s is there, and is no file of this user: choose another --to", f->o->to);
-	if ((uint64_t)info.st_size == f->file.size && f->o->sha256)
-		return has_digest(f->o->to, f->o->sha256, is_there, err);
+	if ((uint64_t)info.st_size == f->file.size && f->o->sha256) {
+		enum gn_status status = has_digest(f->o->to, f->o->sha256, is_there, err);
+
+		if (status || *is_there)
+			return status;
+	}
 	return gn_err_set(err, GN_ERR_EXISTS, "%s is there%s: remove it, or choose another --to", f->o->to,
-			  f->o->sha256 ? ", of another size" : "; --sha256 would tell whether it is the same");
+			  f->o->sha256 ? ", with another SHA-256" : "; --sha256 would tell whether it is the same");
 }
 
 /* --- reading --- */
@@ -267,10 +274,9 @@ static enum gn_status finish(struct fetch *f, struct gn_err *err)
 		return gn_err_set(err, GN_ERR_DATA, "%s does not have the SHA-256 of --sha256: it was damaged, or is another file; nothing is kept",
 				  gn_http_name(f->http));
 	}
-	if (!status && (fchmod(f->fd, 0666 & ~mask) || fsync(f->fd) || rename(f->part, f->o->to)))
+	/* before the part gets another name: a state is never without its part */
+	if (!status && (fchmod(f->fd, 0666 & ~mask) || fsync(f->fd) || (unlink(f->state) && errno != ENOENT) || rename(f->part, f->o->to)))
 		status = gn_err_errno(err, errno, "cannot finish %s", f->o->to);
-	if (!status)
-		unlink(f->state);
 	return status ? status : gn_sync_parent(f->o->to, err);
 }
 
@@ -302,11 +308,12 @@ static enum gn_status copy(struct fetch *f, struct gn_fetch_result *out, struct 
 {
 	enum gn_status status = check_target(f, &out->was_there, err);
 
-	if (status || out->was_there) {
-		unlink(f->part);
+	if (!status && out->was_there) {
 		unlink(f->state);
-		return status;
+		unlink(f->part);
 	}
+	if (status || out->was_there)
+		return status;
 	status = prepare(f, out, err);
 	if (status)
 		return status;

@@ -132,6 +132,11 @@ touch -d '+1 hour' "$dir/www/new"
 mv "$dir/www/new" "$dir/www/file"
 expect 0 'has changed since the last run: its copy begins anew' 'another file on the server' stage "$http/slow" --to "$dir/out/k" --threads 8
 check 'is the one that is copied' same k
+check 'a copy in the making' sh -c 'mv "$1" "$2"' sh "$dir/out/k" "$dir/k"
+check 'is killed' killed
+rm -f "$dir/out/k.gannet-fetch"
+expect 0 '40.0 MB in .* 0.0 MB were there' 'and its bytes are removed: nothing is taken for there' stage "$http/slow" --threads 8 --to "$dir/out/k"
+check 'all bytes' same k
 restarted() {
 	local pid
 	stage "$http/slow" --to "$dir/out/r" --threads 3 2>"$dir/err" &
