@@ -1,5 +1,6 @@
 #include "data/stage/fetch.h"
 
+#include "data/stage/stage_owner.h"
 #include "src/base/clock.h"
 #include "src/base/file.h"
 #include "src/base/sha256.h"
@@ -15,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -28,6 +28,7 @@ struct fetch {
 	struct gn_http_file file;
 	char part[PATH_MAX], state[PATH_MAX];
 	int fd;
+	int waited; /* for a process that made TO, or gave up */
 	uint64_t chunks, next; /* next: under lock, as what follows */
 	unsigned char *done;   /* [chunks] */
 	pthread_mutex_t lock;
@@ -112,9 +113,7 @@ static enum gn_status open_part(struct fetch *f, struct gn_err *err)
 {
 	const char *slash = strrchr(f->o->to, '/');
 	char parent[PATH_MAX] = ".";
-	struct stat info;
 	enum gn_status status;
-	int result;
 
 	if (snprintf(f->part, sizeof f->part, "%s.gannet-fetch", f->o->to) >= PATH_MAX - 16 || !*f->o->to || (slash && !slash[1]))
 		return gn_err_set(err, GN_ERR_USAGE, "--to \"%s\" names no file", f->o->to);
@@ -126,17 +125,7 @@ static enum gn_status open_part(struct fetch *f, struct gn_err *err)
 		status = gn_make_dirs(parent, err);
 	if (status)
 		return status;
-	f->fd = open(f->part, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
-	if (f->fd < 0)
-		return gn_err_errno(err, errno, "cannot open %s", f->part);
-	if (fstat(f->fd, &info) || !S_ISREG(info.st_mode) || info.st_uid != geteuid())
-		return gn_err_set(err, GN_ERR_IO, "%s does not belong to this user: remove it", f->part);
-	result = flock(f->fd, LOCK_EX | LOCK_NB);
-	if (result && errno == EWOULDBLOCK)
-		gn_log_info(f->o->from.log, "waiting for another gannet stage that copies to %s", f->o->to);
-	while (result && (errno == EINTR || errno == EWOULDBLOCK))
-		result = flock(f->fd, LOCK_EX);
-	return result ? gn_err_errno(err, errno, "cannot lock %s", f->part) : GN_OK;
+	return gn_stage_lock(f->part, f->o->to, 1, f->o->from.log, &f->fd, err);
 }
 
 /* The process that held the lock has renamed or removed the file that this one waited for. */
@@ -154,6 +143,7 @@ static enum gn_status lock_part(struct fetch *f, struct gn_err *err)
 	while (!status && is_stale(f)) {
 		close(f->fd);
 		f->fd = -1;
+		f->waited = 1;
 		status = open_part(f, err);
 	}
 	return status;
@@ -169,7 +159,8 @@ static enum gn_status has_digest(const char *path, const char *sha256, int *same
 	return status;
 }
 
-/* Whether TO is there already, which only --sha256 tells; anything else of that name is not replaced. */
+/* Whether TO is there already, which --sha256 tells, or that this process waited for the one that made it. Anything else of that name is
+ * not replaced. */
 static enum gn_status check_target(struct fetch *f, int *is_there, struct gn_err *err)
 {
 	struct stat info;
@@ -183,6 +174,10 @@ static enum gn_status check_target(struct fetch *f, int *is_there, struct gn_err
 
 		if (status || *is_there)
 			return status;
+	}
+	if ((uint64_t)info.st_size == f->file.size && !f->o->sha256 && f->waited) {
+		*is_there = 1;
+		return GN_OK;
 	}
 	return gn_err_set(err, GN_ERR_EXISTS, "%s is there%s: remove it, or choose another --to", f->o->to,
 			  f->o->sha256 ? ", with another SHA-256" : "; --sha256 would tell whether it is the same");

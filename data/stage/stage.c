@@ -17,7 +17,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -65,36 +64,12 @@ static enum gn_status take_lock(struct stage *s, int *out, struct gn_err *err)
 	double start = gn_clock_s();
 	char path[PATH_MAX];
 	enum gn_status status = gn_path_join(path, sizeof path, o->to, LOCK_NAME, err);
-	struct stat info;
-	int fd, result;
 
 	if (status)
 		return status;
-	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
-	if (fd < 0 && errno == ELOOP)
-		return gn_err_set(err, GN_ERR_IO, "the lock %s is a symbolic link: remove it", path);
-	if (fd < 0)
-		return gn_err_errno(err, errno, "cannot open the lock %s", path);
-	/* another user who can open the lock file could hold the lock */
-	if (fstat(fd, &info) || !S_ISREG(info.st_mode) || info.st_uid != geteuid() || fchmod(fd, 0600)) {
-		close(fd);
-		return gn_err_set(err, GN_ERR_IO, "the lock %s does not belong to this user: remove it", path);
-	}
-	result = flock(fd, LOCK_EX | LOCK_NB);
-	if (result && errno == EWOULDBLOCK) {
-		gn_log_info(o->log, "waiting for another gannet stage that copies to %s", o->to);
-		do
-			result = flock(fd, LOCK_EX);
-		while (result && errno == EINTR);
-	}
-	if (result) {
-		status = gn_err_errno(err, errno, "cannot lock %s", path);
-		close(fd);
-		return status;
-	}
+	status = gn_stage_lock(path, o->to, 1, o->log, out, err);
 	s->result.wait_s = gn_clock_s() - start;
-	*out = fd;
-	return GN_OK;
+	return status;
 }
 
 static void run_copy(void *argument)

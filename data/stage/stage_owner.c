@@ -1,6 +1,8 @@
 #include "data/stage/stage_owner.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #define OTHERS_WRITE (S_IWGRP | S_IWOTH)
@@ -36,4 +38,40 @@ enum gn_status gn_stage_close_folder(const char *path, struct gn_err *err)
 	if ((info.st_mode & OTHERS_WRITE) && chmod(path, info.st_mode & 07777 & ~(mode_t)OTHERS_WRITE))
 		return gn_err_errno(err, errno, "cannot remove the write permission of others for %s", path);
 	return GN_OK;
+}
+
+enum gn_status gn_stage_lock(const char *path, const char *to, int wait, struct gn_log *log, int *out, struct gn_err *err)
+{
+	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600), result;
+	enum gn_status status = GN_OK;
+	struct stat info;
+
+	if (fd < 0 && errno == ELOOP)
+		return gn_err_set(err, GN_ERR_IO, "the lock %s is a symbolic link: remove it", path);
+	if (fd < 0)
+		return gn_err_errno(err, errno, "cannot open the lock %s", path);
+	/* another user who can open the lock file could hold the lock */
+	if (fstat(fd, &info) || !S_ISREG(info.st_mode) || info.st_uid != geteuid() || fchmod(fd, 0600)) {
+		close(fd);
+		return gn_err_set(err, GN_ERR_IO, "the lock %s does not belong to this user: remove it", path);
+	}
+	result = flock(fd, LOCK_EX | LOCK_NB);
+	if (result && errno == EWOULDBLOCK && !wait) {
+		close(fd);
+		return gn_err_set(err, GN_ERR_EXISTS, "another gannet stage copies to %s: on a file system that nodes share stage once, "
+				  "without a launcher, else wait for the other", to);
+	}
+	if (result && errno == EWOULDBLOCK) {
+		gn_log_info(log, "waiting for another gannet stage that copies to %s", to);
+		do
+			result = flock(fd, LOCK_EX);
+		while (result && errno == EINTR);
+	}
+	if (result)
+		status = gn_err_errno(err, errno, "cannot lock %s", path);
+	if (status)
+		close(fd);
+	else
+		*out = fd;
+	return status;
 }

@@ -9,6 +9,7 @@
 #ifndef GN_DATA_STAGE_STAGE_OWNER_H
 #define GN_DATA_STAGE_STAGE_OWNER_H
 
+#include "src/base/log.h"
 #include "src/base/status.h"
 
 #include <sys/stat.h>
@@ -21,5 +22,8 @@ int gn_stage_is_own_path(const char *path);
 enum gn_status gn_stage_check_private(const char *path, struct gn_err *err);
 /* Removes the write permission of group and others from a folder of this user. */
 enum gn_status gn_stage_close_folder(const char *path, struct gn_err *err);
+/* Takes the lock path for a copy to `to`: created if missing, this user's alone, and held by the descriptor *out. With wait it blocks while
+ * another process has it, and logs that; else that is GN_ERR_EXISTS. */
+enum gn_status gn_stage_lock(const char *path, const char *to, int wait, struct gn_log *log, int *out, struct gn_err *err);
 
 #endif

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #define MARKER_MAX_BYTES ((size_t)1 << 30)
@@ -29,27 +28,6 @@ static enum gn_status name_paths(struct gn_tree_target *t, const char *to, char 
 	snprintf(t->marker, sizeof t->marker, "%.*s.gannet-stage", (int)len, to);
 	snprintf(lock, PATH_MAX, "%.*s.gannet-stage.lock", (int)len, to);
 	return GN_OK;
-}
-
-static enum gn_status take_lock(struct gn_tree_target *t, const char *path, int wait, struct gn_err *err)
-{
-	struct stat info;
-	int result;
-
-	t->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
-	if (t->lock < 0)
-		return gn_err_errno(err, errno, "cannot open the lock %s", path);
-	if (fstat(t->lock, &info) || !S_ISREG(info.st_mode) || info.st_uid != geteuid() || fchmod(t->lock, 0600))
-		return gn_err_set(err, GN_ERR_IO, "the lock %s does not belong to this user: remove it", path);
-	result = flock(t->lock, LOCK_EX | LOCK_NB);
-	if (result && errno == EWOULDBLOCK && !wait)
-		return gn_err_set(err, GN_ERR_EXISTS, "another gannet stage copies to %s: on a file system that nodes share stage once, "
-				  "without a launcher, else wait for the other", t->to);
-	if (result && errno == EWOULDBLOCK)
-		gn_log_info(t->log, "waiting for another gannet stage that copies to %s", t->to);
-	while (result && (errno == EINTR || errno == EWOULDBLOCK))
-		result = flock(t->lock, LOCK_EX);
-	return result ? gn_err_errno(err, errno, "cannot lock %s", path) : GN_OK;
 }
 
 /* Before anything is made: the parent, and that from is not above to. */
@@ -243,7 +221,7 @@ enum gn_status gn_tree_target_create(const struct gn_tree_target_options *option
 	if (!status)
 		status = check_replaceable(t, err);
 	if (!status)
-		status = take_lock(t, lock, options->wait, err);
+		status = gn_stage_lock(lock, t->to, options->wait, t->log, &t->lock, err);
 	/* again: another process may have made it meanwhile */
 	if (!status)
 		status = check_replaceable(t, err);

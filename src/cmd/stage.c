@@ -243,14 +243,6 @@ static int stage_address(const struct stage_options *o)
 	return GN_EXIT_DONE;
 }
 
-static int is_dataset(const char *path)
-{
-	char manifest[PATH_MAX];
-	struct stat info;
-
-	return !gn_path_join(manifest, sizeof manifest, path, GN_MANIFEST_NAME, NULL) && !stat(manifest, &info);
-}
-
 static int run(const void *target, const struct gn_text_list *positional)
 {
 	const struct stage_options *o = target;
@@ -262,7 +254,7 @@ static int run(const void *target, const struct gn_text_list *positional)
 		return gn_cmd_fail("stage", &err);
 	if (is_address(o->from))
 		return stage_address(o);
-	return o->tree || !is_dataset(o->from) ? stage_tree(o) : stage_dataset(o);
+	return o->tree || !gn_manifest_is_there(o->from) ? stage_tree(o) : stage_dataset(o);
 }
 
 const struct gn_cmd gn_cmd_stage = {.command = &command, .run = run, .options_size = sizeof(struct stage_options)};

@@ -132,6 +132,13 @@ touch -d '+1 hour' "$dir/www/new"
 mv "$dir/www/new" "$dir/www/file"
 expect 0 'has changed since the last run: its copy begins anew' 'another file on the server' stage "$http/slow" --to "$dir/out/k" --threads 8
 check 'is the one that is copied' same k
+two() {
+	local pid
+	stage "$http/slow" --to "$dir/out/two" --threads 3 --json >"$dir/row2" &
+	pid=$!
+	until_some "$dir/out/two" && stage "$http/slow" --to "$dir/out/two" --json && wait "$pid" && same two
+}
+expect 0 '"was_there": true' 'of two at once one copies, and the other finds it there' two
 check 'a copy in the making' sh -c 'mv "$1" "$2"' sh "$dir/out/k" "$dir/k"
 check 'is killed' killed
 rm -f "$dir/out/k.gannet-fetch"
