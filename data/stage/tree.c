@@ -11,6 +11,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Whether a path stays below the root: "", or "/name/name". */
+static int is_below(const char *path)
+{
+	for (size_t len; *path; path += len) {
+		if (*path++ != '/')
+			return 0;
+		len = strcspn(path, "/");
+		if (!len || (len <= 2 && !strncmp(path, "..", len)))
+			return 0;
+	}
+	return 1;
+}
+
 /* Whether the entry at `at` is complete and well formed; sets the entry. */
 static size_t parse_entry(const unsigned char *at, size_t left, size_t index, struct gn_tree_entry *e)
 {
@@ -25,7 +38,7 @@ static size_t parse_entry(const unsigned char *at, size_t left, size_t index, st
 		return 0;
 	need += r.path_bytes + r.target_bytes + r.extent_count * sizeof(struct gn_tree_extent);
 	if (left < need || text[r.path_bytes - 1] || text[r.path_bytes + r.target_bytes - 1] ||
-	    (r.links_to != GN_TREE_NO_LINK && r.links_to >= index))
+	    strlen(text) + 1 != r.path_bytes || !is_below(text) || (r.links_to != GN_TREE_NO_LINK && r.links_to >= index))
 		return 0;
 	*e = (struct gn_tree_entry){.path = text, .target = text + r.path_bytes, .mode = (mode_t)r.mode, .links_to = r.links_to,
 		.mtime_s = r.mtime_s, .mtime_ns = r.mtime_ns, .size_bytes = r.size_bytes, .extent_count = r.extent_count,
@@ -136,6 +149,13 @@ enum gn_status gn_tree_chunk_pieces(const struct gn_tree *t, uint32_t chunk, gn_
 	return status;
 }
 
+enum gn_status gn_tree_path(const char *root, const struct gn_tree_entry *e, char path[PATH_MAX], struct gn_err *err)
+{
+	if ((size_t)snprintf(path, PATH_MAX, "%s%s", root, e->path) < PATH_MAX)
+		return GN_OK;
+	return gn_err_set(err, GN_ERR_USAGE, "path too long: %s%s", root, e->path);
+}
+
 struct reader {
 	const char *root;
 	unsigned char *data;
@@ -146,11 +166,11 @@ static enum gn_status read_piece(void *context, const struct gn_tree_entry *e, u
 	struct reader *r = context;
 	char path[PATH_MAX];
 	struct stat info;
-	enum gn_status status = GN_OK;
+	enum gn_status status = gn_tree_path(r->root, e, path, err);
 	int fd;
 
-	if ((size_t)snprintf(path, sizeof path, "%s%s", r->root, e->path) >= sizeof path)
-		return gn_err_set(err, GN_ERR_USAGE, "path too long: %s%s", r->root, e->path);
+	if (status)
+		return status;
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | (*e->path ? O_NOFOLLOW : 0));
 	if (fd < 0)
 		return gn_err_errno(err, errno, "cannot open %s", path);

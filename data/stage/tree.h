@@ -14,6 +14,7 @@
 #include "src/base/sha256.h"
 #include "src/base/status.h"
 
+#include <limits.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -58,10 +59,13 @@ struct gn_tree {
 
 /* from: a folder or a file, which may be a symbolic link to one. Holes are looked for with_holes, else no extents are listed. */
 enum gn_status gn_tree_scan(const char *from, int with_holes, struct gn_log *log, struct gn_tree *out, struct gn_err *err);
-/* Takes ownership of a malloc'ed block; frees it on failure: GN_ERR_MISMATCH. */
+/* Takes ownership of a malloc'ed block; frees it on failure: GN_ERR_MISMATCH for one that is malformed, or has a path that leads out of the
+ * tree. */
 enum gn_status gn_tree_take(void *block, size_t block_bytes, struct gn_tree *out, struct gn_err *err);
 void gn_tree_release(struct gn_tree *t);
 
+/* Where an entry of the tree at root is. */
+enum gn_status gn_tree_path(const char *root, const struct gn_tree_entry *e, char path[PATH_MAX], struct gn_err *err);
 size_t gn_tree_chunk_len(const struct gn_tree *t, uint32_t chunk);
 /* Calls piece() for each part of a file in the chunk, in order, with its place in the chunk, until one fails. */
 typedef enum gn_status (*gn_tree_piece_fn)(void *context, const struct gn_tree_entry *e, uint64_t offset, size_t at, size_t len,

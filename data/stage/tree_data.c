@@ -22,8 +22,9 @@ static enum gn_status write_piece(void *context, const struct gn_tree_entry *e, 
 	enum gn_status status;
 	int fd;
 
-	if ((size_t)snprintf(path, sizeof path, "%s%s", w->t->root, e->path) >= sizeof path)
-		return gn_err_set(err, GN_ERR_USAGE, "path too long: %s%s", w->t->root, e->path);
+	status = gn_tree_path(w->t->root, e, path, err);
+	if (status)
+		return status;
 	fd = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	if (fd < 0)
 		return gn_err_errno(err, errno, "cannot open %s", path);
@@ -58,8 +59,9 @@ static enum gn_status read_piece(void *context, const struct gn_tree_entry *e, u
 	enum gn_status status;
 	int fd;
 
-	if ((size_t)snprintf(path, sizeof path, "%s%s", w->t->root, e->path) >= sizeof path)
-		return gn_err_set(err, GN_ERR_USAGE, "path too long: %s%s", w->t->root, e->path);
+	status = gn_tree_path(w->t->root, e, path, err);
+	if (status)
+		return status;
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	if (fd < 0)
 		return gn_err_errno(err, errno, "cannot open %s", path);

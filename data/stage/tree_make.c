@@ -8,13 +8,6 @@
 #include <stdio.h>
 #include <unistd.h>
 
-static enum gn_status place(const struct gn_tree_target *t, const struct gn_tree_entry *e, char path[PATH_MAX], struct gn_err *err)
-{
-	if ((size_t)snprintf(path, PATH_MAX, "%s%s", t->root, e->path) < PATH_MAX)
-		return GN_OK;
-	return gn_err_set(err, GN_ERR_USAGE, "path too long: %s%s", t->root, e->path);
-}
-
 static enum gn_status make_file(const struct gn_tree_entry *e, const char *path, struct gn_err *err)
 {
 	const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
@@ -40,7 +33,7 @@ enum gn_status gn_tree_make(const struct gn_tree_target *t, struct gn_err *err)
 	for (size_t i = 0; i < t->tree->count && !status; i++) {
 		const struct gn_tree_entry *e = &t->tree->entries[i];
 
-		status = place(t, e, path, err);
+		status = gn_tree_path(t->root, e, path, err);
 		if (!status && S_ISDIR(e->mode) && mkdir(path, 0700) && (errno != EEXIST || chmod(path, 0700)))
 			status = gn_err_errno(err, errno, "cannot create the folder %s", path);
 		if (!status && S_ISREG(e->mode) && e->links_to == GN_TREE_NO_LINK)
@@ -57,7 +50,7 @@ static enum gn_status make_link(const struct gn_tree_target *t, const struct gn_
 	int failed;
 
 	if (e->links_to != GN_TREE_NO_LINK)
-		status = place(t, &t->tree->entries[e->links_to], first, err);
+		status = gn_tree_path(t->root, &t->tree->entries[e->links_to], first, err);
 	if (status)
 		return status;
 	if (unlink(path) && errno != ENOENT)
@@ -92,7 +85,7 @@ enum gn_status gn_tree_make_rest(const struct gn_tree_target *t, struct gn_err *
 
 		if (S_ISDIR(e->mode) || (S_ISREG(e->mode) && e->links_to == GN_TREE_NO_LINK))
 			continue;
-		status = place(t, e, path, err);
+		status = gn_tree_path(t->root, e, path, err);
 		if (!status)
 			status = make_link(t, e, path, err);
 	}
@@ -102,7 +95,7 @@ enum gn_status gn_tree_make_rest(const struct gn_tree_target *t, struct gn_err *
 
 		if (e->links_to != GN_TREE_NO_LINK)
 			continue;
-		status = place(t, e, path, err);
+		status = gn_tree_path(t->root, e, path, err);
 		if (!status)
 			status = gn_tree_make_metadata(e, path, err);
 	}

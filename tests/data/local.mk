@@ -5,7 +5,7 @@ tests_data_test_balance_SOURCES = tests/data/test_balance.c
 tests_data_test_balance_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_data_test_balance_LDADD = $(DATA_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
 
-UNIT_TESTS += tests/data/test_augment tests/data/test_decode tests/data/test_loader tests/data/test_mixup tests/data/test_order \
+UNIT_TESTS += tests/data/test_tree tests/data/test_augment tests/data/test_decode tests/data/test_loader tests/data/test_mixup tests/data/test_order \
 	tests/data/test_crops tests/data/test_sample_pipeline tests/data/test_resize tests/data/test_image_op tests/data/test_auto_augment tests/data/test_image_turn tests/data/test_bicubic
 
 tests_data_test_augment_SOURCES = tests/data/test_augment.c
@@ -85,3 +85,7 @@ tests_data_test_mixup_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_data_test_mixup_LDADD = $(DATA_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
 EXTRA_DIST += tests/data/tree.sh
 SLOW_TESTS += tests/data/fetch.t
+
+tests_data_test_tree_SOURCES = tests/data/test_tree.c
+tests_data_test_tree_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_data_test_tree_LDADD = $(DATA_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
