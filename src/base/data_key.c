@@ -1,6 +1,7 @@
 #include "src/base/data_key.h"
 
 #include "src/base/file.h"
+#include "src/base/trust.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,18 +16,13 @@
 
 static enum gn_status check_file(const char *path, int fd, struct gn_err *err)
 {
+	enum gn_status status = gn_trust_check_secret(fd, path, "the key file", err);
 	struct stat s;
 
+	if (status)
+		return status;
 	if (fstat(fd, &s))
 		return gn_err_errno(err, errno, "the key file %s", path);
-	if (!S_ISREG(s.st_mode))
-		return gn_err_set(err, GN_ERR_USAGE, "%s is not a regular file: it cannot be the key file", path);
-	if (s.st_uid != geteuid())
-		return gn_err_set(err, GN_ERR_USAGE, "the key file %s belongs to user %u, but this process runs as user %u: use a copy of your "
-				  "own with mode 600", path, (unsigned)s.st_uid, (unsigned)geteuid());
-	if (s.st_mode & 077)
-		return gn_err_set(err, GN_ERR_USAGE, "the key file %s has mode %04o, so others may know the key: set mode 600 (chmod 600), "
-				  "and consider a new key", path, (unsigned)(s.st_mode & 07777));
 	if (s.st_size != GN_DATA_KEY_BYTES)
 		return gn_err_set(err, GN_ERR_USAGE, "the key file %s has %lld bytes, not %d: create one with "
 				  "(umask 077; head -c 32 /dev/urandom >FILE)", path, (long long)s.st_size, GN_DATA_KEY_BYTES);

@@ -98,3 +98,20 @@ enum gn_status gn_trust_check_folder(const char *path, int for_writing, struct g
 	gn_log_warn(log, "%s belongs to user %u, who can change its contents", path, (unsigned)info.st_uid);
 	return GN_OK;
 }
+
+enum gn_status gn_trust_check_secret(int fd, const char *path, const char *what, struct gn_err *err)
+{
+	struct stat s;
+
+	if (fstat(fd, &s))
+		return gn_err_errno(err, errno, "%s %s", what, path);
+	if (!S_ISREG(s.st_mode))
+		return gn_err_set(err, GN_ERR_USAGE, "%s is not a regular file: it cannot be %s", path, what);
+	if (s.st_uid != geteuid())
+		return gn_err_set(err, GN_ERR_USAGE, "%s %s belongs to user %u, but this process runs as user %u: use a copy of your own with mode "
+				  "600", what, path, (unsigned)s.st_uid, (unsigned)geteuid());
+	if (s.st_mode & 077)
+		return gn_err_set(err, GN_ERR_USAGE, "%s %s has mode %04o, so others may know what it says: set mode 600 (chmod 600), and "
+				  "consider a new one", what, path, (unsigned)(s.st_mode & 07777));
+	return GN_OK;
+}

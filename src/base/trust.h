@@ -21,5 +21,8 @@ enum gn_status gn_trust_check_links(const char *path, struct gn_err *err);
 /* Checks an existing folder. One that belongs to neither the caller nor root is logged with its owner. With for_writing, one that
  * is world-writable without the sticky bit is GN_ERR_IO, or a warning when it belongs to the caller or root. */
 enum gn_status gn_trust_check_folder(const char *path, int for_writing, struct gn_log *log, struct gn_err *err);
+/* Checks an open file that is to be a secret: GN_ERR_USAGE unless it is a regular file of this user that nobody else can access. what:
+ * "the key file"; for messages. */
+enum gn_status gn_trust_check_secret(int fd, const char *path, const char *what, struct gn_err *err);
 
 #endif
