@@ -15,7 +15,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,7 +32,7 @@ struct io_bench {
 	uint32_t max_bytes;
 	struct gn_order order;
 	atomic_uint_fast64_t next;
-	double *seconds; /* [count] by position; 0: not read */
+	double *took_us; /* [count] by position; 0: not read */
 	double until_s, elapsed_s;
 	double cached; /* share of the pages that were in memory at the start; < 0: the kernel does not tell */
 };
@@ -124,8 +123,8 @@ static enum gn_status open_source(struct io_bench *b, struct gn_err *err)
 			return status;
 	}
 	b->order = (struct gn_order){.seed = (uint64_t)gn_clock_ns(), .count = b->count, .ranks = 1, .batch = 1, .training = 1};
-	b->seconds = calloc(b->count, sizeof *b->seconds);
-	if (!b->seconds)
+	b->took_us = calloc(b->count, sizeof *b->took_us);
+	if (!b->took_us)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %llu timings", (unsigned long long)b->count);
 	return gn_order_check(&b->order, err);
 }
@@ -233,7 +232,7 @@ static void *read_many(void *argument)
 
 		r->status = read_one(b, gn_order_sample(&b->order, 0, position), r->buffer, &r->bytes, &r->err);
 		after = gn_clock_s();
-		b->seconds[position] = after - before;
+		b->took_us[position] = 1e6 * (after - before);
 		before = after;
 	}
 	return NULL;
@@ -274,31 +273,24 @@ static enum gn_status read_all(struct io_bench *b, uint64_t *bytes, struct gn_er
 
 /* --- output --- */
 
-static int by_value(const void *a, const void *b)
+/* Moves the times of what was read to the front, sorted. */
+static void summarise(struct io_bench *b, struct gn_timing *t)
 {
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-/* Sorts the times of what was read to the front; returns their number. */
-static uint64_t sort_times(struct io_bench *b)
-{
-	uint64_t n = 0;
+	int64_t n = 0;
 
 	for (uint64_t i = 0; i < b->count; i++)
-		if (b->seconds[i] > 0)
-			b->seconds[n++] = b->seconds[i];
-	qsort(b->seconds, n, sizeof *b->seconds, by_value);
-	return n;
+		if (b->took_us[i] > 0)
+			b->took_us[n++] = b->took_us[i];
+	if (n)
+		gn_timing_summarise(b->took_us, n, 0, t);
 }
 
-static double quantile_us(const struct io_bench *b, uint64_t n, double q)
+static double most_us(const struct io_bench *b, const struct gn_timing *t)
 {
-	return n ? 1e6 * b->seconds[(uint64_t)(q * (double)(n - 1) + 0.5)] : 0;
+	return t->iters ? b->took_us[t->iters - 1] : 0;
 }
 
-static void print_json(const struct io_bench *b, uint64_t n, uint64_t bytes)
+static void print_json(const struct io_bench *b, const struct gn_timing *t, uint64_t bytes)
 {
 	struct gn_json j;
 
@@ -308,14 +300,14 @@ static void print_json(const struct io_bench *b, uint64_t n, uint64_t bytes)
 	gn_json_string(&j, "path", b->o->data);
 	gn_json_string(&j, "of", b->dataset ? "dataset" : "file");
 	gn_json_int(&j, "threads", b->o->loader_threads);
-	gn_json_uint(&j, "reads", n);
+	gn_json_int(&j, "reads", t->iters);
 	gn_json_uint(&j, "bytes", bytes);
 	gn_json_fixed(&j, "seconds", b->elapsed_s, 4);
 	gn_json_fixed(&j, "mb_per_s", (double)bytes * 1e-6 / b->elapsed_s, 1);
-	gn_json_fixed(&j, "samples_per_s", (double)n / b->elapsed_s, 1);
-	gn_json_fixed(&j, "p50_us", quantile_us(b, n, 0.5), 1);
-	gn_json_fixed(&j, "p99_us", quantile_us(b, n, 0.99), 1);
-	gn_json_fixed(&j, "max_us", quantile_us(b, n, 1), 1);
+	gn_json_fixed(&j, "samples_per_s", (double)t->iters / b->elapsed_s, 1);
+	gn_json_fixed(&j, "p50_us", t->p50_us, 1);
+	gn_json_fixed(&j, "p99_us", t->p99_us, 1);
+	gn_json_fixed(&j, "max_us", most_us(b, t), 1);
 	if (b->cached >= 0)
 		gn_json_fixed(&j, "cached", b->cached, 4);
 	gn_json_end(&j);
@@ -323,18 +315,18 @@ static void print_json(const struct io_bench *b, uint64_t n, uint64_t bytes)
 	gn_json_release(&j);
 }
 
-static void print(const struct io_bench *b, uint64_t n, uint64_t bytes)
+static void print(const struct io_bench *b, const struct gn_timing *t, uint64_t bytes)
 {
 	char path[PATH_MAX], cached[64] = "of which the kernel does not tell what was in memory";
 
 	if (b->cached >= 0)
 		snprintf(cached, sizeof cached, "%.1f %% in memory at the start", 100 * b->cached);
 	printf("# %s: %llu %s%s of %.0f bytes in random order, %lld thread%s, each checked; %s\n%10s %12s %10s %10s %10s\n"
-	       "%10.1f %12.1f %10.1f %10.1f %10.1f\n", gn_text_visible(b->o->data, path, sizeof path), (unsigned long long)n,
-	       b->dataset ? "sample" : "block", n == 1 ? "" : "s", n ? (double)bytes / (double)n : 0, (long long)b->o->loader_threads,
+	       "%10.1f %12.1f %10.1f %10.1f %10.1f\n", gn_text_visible(b->o->data, path, sizeof path), (unsigned long long)t->iters,
+	       b->dataset ? "sample" : "block", t->iters == 1 ? "" : "s", t->iters ? (double)bytes / (double)t->iters : 0, (long long)b->o->loader_threads,
 	       gn_text_plural((uint64_t)b->o->loader_threads), cached, "MB/s", "samples/s", "p50 us", "p99 us", "most us",
-	       (double)bytes * 1e-6 / b->elapsed_s, (double)n / b->elapsed_s, quantile_us(b, n, 0.5), quantile_us(b, n, 0.99),
-	       quantile_us(b, n, 1));
+	       (double)bytes * 1e-6 / b->elapsed_s, (double)t->iters / b->elapsed_s, t->p50_us, t->p99_us,
+	       most_us(b, t));
 	if (b->cached > 0.05 && !b->o->warm)
 		fprintf(stderr, "gannet bench io: part of the data stayed in memory (a memory file system, or pages in use by others): a disk "
 			"is slower\n");
@@ -343,7 +335,8 @@ static void print(const struct io_bench *b, uint64_t n, uint64_t bytes)
 int gn_bench_io(const struct gn_bench_options *o)
 {
 	struct io_bench b = {.o = o, .fd = -1};
-	uint64_t bytes = 0, n;
+	struct gn_timing timing = {0};
+	uint64_t bytes = 0;
 	struct gn_err err;
 	enum gn_status status = open_source(&b, &err);
 
@@ -352,16 +345,16 @@ int gn_bench_io(const struct gn_bench_options *o)
 	if (!status)
 		status = read_all(&b, &bytes, &err);
 	if (!status) {
-		n = sort_times(&b);
+		summarise(&b, &timing);
 		if (o->json)
-			print_json(&b, n, bytes);
+			print_json(&b, &timing, bytes);
 		else
-			print(&b, n, bytes);
+			print(&b, &timing, bytes);
 	}
 	gn_dataset_close(b.dataset);
 	if (b.fd >= 0)
 		close(b.fd);
 	free(b.crc32c);
-	free(b.seconds);
+	free(b.took_us);
 	return status ? gn_cmd_fail("bench", &err) : GN_EXIT_DONE;
 }

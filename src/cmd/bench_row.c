@@ -17,7 +17,7 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static void summarise(double *times, int64_t n, double mean_us, struct gn_timing *t)
+void gn_timing_summarise(double *times, int64_t n, double mean_us, struct gn_timing *t)
 {
 	qsort(times, (size_t)n, sizeof *times, by_value);
 	t->mean_us = mean_us;
@@ -86,7 +86,7 @@ enum gn_status gn_bench_loop(const struct gn_bench_plan *plan, const struct gn_b
 	if (!status)
 		status = op->max(op->context, &mean_us, 1, err);
 	if (!status)
-		summarise(times, n, mean_us, out);
+		gn_timing_summarise(times, n, mean_us, out);
 	return status;
 }
 

@@ -35,6 +35,9 @@ struct gn_timing {
 	int pieces, chunks;
 };
 
+/* times: n >= 1 in microseconds, sorted by this. */
+void gn_timing_summarise(double *times, int64_t n, double mean_us, struct gn_timing *t);
+
 struct gn_bench_row {
 	const char *op, *type, *redop; /* redop: "none" for operations without a reduction */
 	const char *transport;
