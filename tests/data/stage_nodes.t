@@ -1,15 +1,8 @@
 #!/bin/bash
 # gannet stage over several nodes: one reading of the source in all, also when nodes die.
 set -u
-. "$GN_SOURCE/tests/cmd/tap.sh"
 # shellcheck source=tests/data/tree.sh
 . "$GN_SOURCE/tests/data/tree.sh"
-
-work=$(mktemp -d)
-trap 'chmod -R u+w "$work" 2>/dev/null; rm -rf "$work"' EXIT
-cd "$work" || exit 1
-
-odd src 40 300
 # Each rank is a node with a name of its own. What it read is in /proc until it is waited for.
 cat >node <<'END'
 use strict; my ($gannet, @arg) = @ARGV; my $rank = $ENV{PMIX_RANK};

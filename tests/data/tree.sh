@@ -1,5 +1,6 @@
-# Trees for tests of gannet stage: one of all that a tree can have, and whether another is the same. Source it.
-# shellcheck shell=bash
+# Trees for tests of gannet stage: one of all that a tree can have, src in a new folder, and whether another is the same. Source it.
+# shellcheck shell=bash source=tests/cmd/tap.sh
+. "$GN_SOURCE/tests/cmd/tap.sh"
 gannet=$GN_BUILD/gannet
 
 # odd FOLDER MB FILES: names, links, holes, permissions and times of all kinds; MB of one large file, and small ones
@@ -54,3 +55,8 @@ until_true() { # COMMAND...: within 30 s
 chunks() { # FILE COUNT: that many lines of chunks
 	[ "$(wc -l <"$1" 2>/dev/null || echo 0)" -gt "$2" ]
 }
+
+work=$(mktemp -d)
+trap 'chmod -R u+w "$work" 2>/dev/null; rm -rf "$work"' EXIT
+cd "$work" || exit 1
+odd src 40 300
