@@ -10,160 +10,11 @@
 #define IDLE_NS 300000
 #define PHASE_MS 86400000
 
-enum job_kind { JOB_OPEN, JOB_READ, JOB_WRITE, JOB_FINISH };
-
-/* Work of a thread; taken back by the rank's own one. */
-struct gn_relay_job {
-	struct gn_relay_job *next;
-	struct gn_relay *r;
-	enum job_kind what;
-	uint32_t chunk;
-	void *data;		    /* a chunk that was read */
-	unsigned char *lacking;	    /* nodes that it is for */
-	struct gn_message *message; /* a chunk that was received */
-	char digest[GN_SHA256_HEX];
-	int from_source, unread;
-	enum gn_status status;
-	struct gn_err err;
-};
-
-/* --- threads --- */
-
-static void read_chunk(struct gn_relay_job *job)
-{
-	struct gn_relay *r = job->r;
-	size_t len = gn_tree_chunk_len(&r->tree, job->chunk);
-
-	job->data = malloc(len);
-	job->from_source = !gn_tree_target_has(r->target, job->chunk);
-	if (!job->data)
-		job->status = gn_err_set(&job->err, GN_ERR_NO_MEMORY, "no memory for a chunk");
-	else if (!job->from_source)
-		job->status = gn_tree_target_get(r->target, job->chunk, job->data, &job->err);
-	else
-		job->status = gn_tree_chunk_read(&r->tree, r->options->from, job->chunk, job->data, &job->err);
-	job->unread = job->from_source && job->status;
-	if (!job->status)
-		job->status = gn_sha256_buffer(job->data, len, job->digest, &job->err);
-	if (!job->status && job->from_source)
-		job->status = gn_tree_target_put(r->target, job->chunk, job->data, job->digest, &job->err);
-}
-
-static void write_chunk(struct gn_relay_job *job)
-{
-	const struct gn_message *m = job->message;
-	char digest[GN_SHA256_HEX];
-
-	job->status = gn_sha256_buffer(m->data, m->data_bytes, digest, &job->err);
-	if (!job->status && (strcmp(digest, job->digest) || m->data_bytes != gn_tree_chunk_len(&job->r->tree, job->chunk)))
-		job->status = gn_err_set(&job->err, GN_ERR_DATA, "chunk %u from rank %d was damaged on the way", job->chunk, m->from);
-	if (!job->status)
-		job->status = gn_tree_target_put(job->r->target, job->chunk, m->data, digest, &job->err);
-}
-
-static void run_job(void *argument)
-{
-	struct gn_relay_job *job = argument;
-	struct gn_relay *r = job->r;
-	const struct gn_tree_target_options how = {.from = r->options->from, .to = r->options->to, .check = r->options->check,
-						   .wait = !r->comm, .log = r->options->log};
-
-	if (job->what == JOB_OPEN)
-		job->status = gn_tree_target_create(&how, &r->tree, &r->target, &job->err);
-	else if (job->what == JOB_READ)
-		read_chunk(job);
-	else if (job->what == JOB_WRITE)
-		write_chunk(job);
-	else
-		job->status = gn_tree_target_finish(r->target, &job->err);
-	pthread_mutex_lock(&r->mutex);
-	job->next = r->finished;
-	r->finished = job;
-	pthread_cond_signal(&r->wake);
-	pthread_mutex_unlock(&r->mutex);
-}
-
-static void start(struct gn_relay *r, const struct gn_relay_job *job)
-{
-	struct gn_relay_job *copy = malloc(sizeof *copy);
-
-	if (!copy) {
-		free(job->lacking);
-		gn_relay_no_memory(r);
-		return;
-	}
-	*copy = *job;
-	copy->r = r;
-	r->working++;
-	gn_thread_pool_submit(r->pool, run_job, copy);
-}
-
-static void fail(struct gn_relay *r, const struct gn_err *err)
-{
-	const struct gn_relay_header h = {.status = err->status, .source_bytes = r->source_bytes};
-
-	if (r->failed)
-		return;
-	r->failed = 1;
-	r->failure = *err;
-	gn_relay_post(r, 0, GN_RELAY_DONE, &h, err->text, strlen(err->text) + 1, 0);
-}
-
-static void opened(struct gn_relay *r)
-{
-	const struct gn_relay_header h = {0};
-	unsigned char *bits = calloc(r->tree.chunks / 8 + 1, 1);
-
-	if (!bits) {
-		gn_relay_no_memory(r);
-		return;
-	}
-	for (uint32_t c = 0; c < r->tree.chunks; c++) {
-		if (!gn_tree_target_has(r->target, c))
-			continue;
-		bits[c / 8] |= (unsigned char)(1u << (c % 8));
-		r->kept_bytes += gn_tree_chunk_len(&r->tree, c);
-	}
-	gn_relay_post(r, 0, GN_RELAY_STATE, &h, bits, r->tree.chunks / 8 + 1, 0);
-	free(bits);
-}
-
-static void take_back(struct gn_relay *r, struct gn_relay_job *job)
-{
-	struct gn_relay_header h = {.chunk = job->chunk};
-
-	if (job->what == JOB_READ && job->from_source && !job->unread)
-		r->source_bytes += gn_tree_chunk_len(&r->tree, job->chunk);
-	if (job->status && job->unread) {
-		h.status = job->status;
-		gn_relay_post(r, 0, GN_RELAY_UNREAD, &h, job->err.text, strlen(job->err.text) + 1, 0);
-	} else if (job->status) {
-		fail(r, &job->err);
-	} else if (job->what == JOB_OPEN) {
-		opened(r);
-	} else if (job->what == JOB_FINISH) {
-		h.source_bytes = r->source_bytes;
-		h.kept_bytes = r->kept_bytes;
-		gn_relay_post(r, 0, GN_RELAY_DONE, &h, "", 1, 0);
-	} else {
-		if (job->what == JOB_READ) {
-			gn_relay_send_chunk(r, job->chunk, job->digest, job->data, job->lacking);
-			job->data = NULL;
-		}
-		gn_relay_post(r, 0, GN_RELAY_GOT, &h, NULL, 0, 0);
-	}
-	if (job->message)
-		gn_message_done(job->message);
-	free(job->data);
-	free(job->lacking);
-	free(job);
-}
-
 /* --- messages --- */
 
 static void take_listing(struct gn_relay *r, const void *data, size_t len_bytes)
 {
-	const struct gn_relay_job open = {.what = JOB_OPEN};
+	const struct gn_relay_job open = {.what = GN_RELAY_JOB_OPEN};
 	void *block;
 	struct gn_err err;
 
@@ -175,38 +26,62 @@ static void take_listing(struct gn_relay *r, const void *data, size_t len_bytes)
 		}
 		memcpy(block, data, len_bytes);
 		if (gn_tree_take(block, len_bytes, &r->tree, &err)) {
-			fail(r, &err);
+			gn_relay_fail(r, &err);
 			return;
 		}
 	}
-	start(r, &open);
+	gn_relay_start(r, &open);
 }
 
 static void take_read(struct gn_relay *r, const struct gn_relay_header *h, const void *data, size_t len_bytes)
 {
-	struct gn_relay_job job = {.what = JOB_READ, .chunk = h->chunk, .lacking = malloc(len_bytes)};
+	struct gn_relay_job job = {.what = GN_RELAY_JOB_READ, .chunk = h->chunk};
 
+	/* two threads must not write the same part of a file */
+	if (r->judged[h->chunk]) {
+		gn_relay_post(r, 0, GN_RELAY_BUSY, h, NULL, 0, 0);
+		return;
+	}
+	job.lacking = malloc(len_bytes);
 	if (!job.lacking) {
 		gn_relay_no_memory(r);
 		return;
 	}
 	memcpy(job.lacking, data, len_bytes);
-	start(r, &job);
+	r->judged[h->chunk] = !gn_tree_target_has(r->target, h->chunk);
+	gn_relay_start(r, &job);
 }
 
 static void take_chunk(struct gn_relay *r, const struct gn_relay_header *h, struct gn_message *m)
 {
-	struct gn_relay_job job = {.what = JOB_WRITE, .chunk = h->chunk, .message = m};
+	const struct gn_relay_job job = {.what = GN_RELAY_JOB_WRITE, .chunk = h->chunk, .message = m};
+	struct gn_relay_header got = {.chunk = h->chunk, .sender = (uint32_t)r->node};
 
 	/* sent twice, by a reader that was lost and its successor */
-	if (gn_tree_target_has(r->target, h->chunk)) {
-		gn_relay_post(r, 0, GN_RELAY_GOT, h, NULL, 0, 0);
+	if (r->judged[h->chunk])
+		return;
+	gn_tree_target_digest(r->target, h->chunk, got.digest);
+	if (*got.digest) {
+		gn_relay_post(r, 0, GN_RELAY_GOT, &got, NULL, 0, 0);
 		return;
 	}
-	memcpy(job.digest, h->digest, sizeof job.digest);
-	job.digest[GN_SHA256_HEX - 1] = '\0';
+	r->judged[h->chunk] = 1;
 	gn_message_keep(m);
-	start(r, &job);
+	gn_relay_start(r, &job);
+}
+
+static void take_verdict(struct gn_relay *r, const struct gn_relay_header *h)
+{
+	enum gn_status status = GN_OK;
+	struct gn_err err;
+
+	if (h->status)
+		status = gn_tree_target_forget(r->target, h->chunk, &err);
+	else if (!gn_tree_target_has(r->target, h->chunk))
+		status = gn_tree_target_mark(r->target, h->chunk, h->digest, &err);
+	r->judged[h->chunk] = 0;
+	if (status)
+		gn_relay_fail(r, &err);
 }
 
 static void take_end(struct gn_relay *r, const struct gn_relay_header *h, const char *why)
@@ -221,11 +96,11 @@ static void take_end(struct gn_relay *r, const struct gn_relay_header *h, const 
 void gn_relay_handle(struct gn_relay *r, int from, int kind, const struct gn_relay_header *h, const void *data, size_t len_bytes,
 		     struct gn_message *message)
 {
-	const struct gn_relay_job finish = {.what = JOB_FINISH};
+	const struct gn_relay_job finish = {.what = GN_RELAY_JOB_FINISH};
 
 	if (kind == GN_RELAY_END)
 		take_end(r, h, data);
-	else if (kind == GN_RELAY_STATE || kind == GN_RELAY_GOT || kind == GN_RELAY_UNREAD || kind == GN_RELAY_DONE)
+	else if (kind == GN_RELAY_STATE || kind == GN_RELAY_GOT || kind == GN_RELAY_BUSY || kind == GN_RELAY_UNREAD || kind == GN_RELAY_DONE)
 		gn_relay_lead_handle(r, r->comm ? gn_world_node_of(r->world, from) : 0, kind, h, data, len_bytes);
 	else if (r->failed)
 		return;
@@ -235,8 +110,10 @@ void gn_relay_handle(struct gn_relay *r, int from, int kind, const struct gn_rel
 		take_read(r, h, data, len_bytes);
 	else if (kind == GN_RELAY_CHUNK)
 		take_chunk(r, h, message);
+	else if (kind == GN_RELAY_VERDICT)
+		take_verdict(r, h);
 	else
-		start(r, &finish);
+		gn_relay_start(r, &finish);
 }
 
 static void receive(void *context, struct gn_message *m)
@@ -247,6 +124,7 @@ static void receive(void *context, struct gn_message *m)
 	if (m->header_bytes != sizeof h)
 		return;
 	memcpy(&h, m->header, sizeof h);
+	h.digest[sizeof h.digest - 1] = '\0';
 	if (!gn_relay_is_well_formed(r, &h, m))
 		return;
 	gn_relay_handle(r, m->from, m->kind, &h, m->data, m->data_bytes, m);
@@ -269,24 +147,6 @@ static void wait_for_work(struct gn_relay *r)
 	pthread_mutex_unlock(&r->mutex);
 }
 
-static int take_finished(struct gn_relay *r)
-{
-	struct gn_relay_job *job, *next;
-
-	pthread_mutex_lock(&r->mutex);
-	job = r->finished;
-	r->finished = NULL;
-	pthread_mutex_unlock(&r->mutex);
-	if (!job)
-		return 0;
-	for (; job; job = next) {
-		next = job->next;
-		r->working--;
-		take_back(r, job);
-	}
-	return 1;
-}
-
 static enum gn_status run(struct gn_relay *r, struct gn_err *err)
 {
 	const int first = 0;
@@ -297,7 +157,7 @@ static enum gn_status run(struct gn_relay *r, struct gn_err *err)
 	while (!status && (!r->over || r->sending || r->working)) {
 		int busy = r->messages && gn_messages_progress(r->messages);
 
-		busy |= take_finished(r);
+		busy |= gn_relay_take_finished(r);
 		if (r->lead && !r->over)
 			gn_relay_lead_step(r);
 		if (r->comm && (!r->over || r->sending))
@@ -306,7 +166,7 @@ static enum gn_status run(struct gn_relay *r, struct gn_err *err)
 			wait_for_work(r);
 	}
 	gn_thread_pool_wait(r->pool);
-	take_finished(r);
+	gn_relay_take_finished(r);
 	if (!status && r->failed) {
 		if (err)
 			*err = r->failure;
@@ -376,6 +236,7 @@ enum gn_status gn_relay(const struct gn_relay_options *options, struct gn_comm *
 	out->seconds = gn_clock_s() - started;
 	gn_relay_lead_destroy(r.lead);
 	gn_tree_release(&r.tree);
+	free(r.judged);
 	free(r.leaders);
 	pthread_cond_destroy(&r.wake);
 	pthread_mutex_destroy(&r.mutex);

@@ -1,8 +1,10 @@
 /* Stages a tree on all nodes of a job and reads its source once in all.
  *
  * The first rank of each node is its leader; the other ranks wait. Rank 0 lists the source and hands out its chunks: a leader that has
- * one already reads it from its own disk, else one reads it from the source, writes it and sends it to the leaders that lack it, which
- * verify the reader's SHA-256. A leader has at most GN_RELAY_WINDOW chunks in hand, so that memory is bounded; threads read, digest and
+ * one already reads it from its own disk, else one reads it from the source, writes it and sends it to the leaders that lack it. Rank 0
+ * keeps the SHA-256 that the reader told when it had read the chunk, and compares it with what each leader has got: a wrong chunk is not
+ * kept, its sender is named and reads no more, and another node reads the chunk from the source. What one node alone has read wrong,
+ * before anybody digested it, is not found. A leader has at most GN_RELAY_WINDOW chunks in hand, so that memory is bounded; threads read, digest and
  * write beside the exchange.
  *
  * A node that is lost, or fails by itself (no space), leaves the others, which read its share; a node that cannot read the source gets
@@ -29,6 +31,7 @@ struct gn_relay_options {
 struct gn_relay_result {
 	uint32_t nodes, failed;	 /* failed: lost, or without a copy for another reason, which was logged */
 	uint64_t entries, data_bytes; /* of the tree; bytes without holes */
+	uint32_t wrong_chunks;	 /* sent by a node that was named in the log, and refused */
 	uint64_t source_bytes;	 /* read from the source */
 	uint64_t written_bytes, kept_bytes;
 	double seconds;

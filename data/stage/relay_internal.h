@@ -14,7 +14,9 @@ enum gn_relay_kind {
 	GN_RELAY_STATE,	  /* leader to rank 0; data: a bit for each chunk that it has */
 	GN_RELAY_READ,	  /* rank 0 to leader: read this chunk; data: a bit for each node that lacks it */
 	GN_RELAY_CHUNK,	  /* leader to leader; data: the chunk */
-	GN_RELAY_GOT,	  /* leader to rank 0: has this chunk now */
+	GN_RELAY_GOT,	  /* leader to rank 0: this chunk came from the node `sender`, itself if it has read it, with this digest */
+	GN_RELAY_VERDICT, /* rank 0 to leader: the chunk that it got is right; with status: wrong, and to be forgotten */
+	GN_RELAY_BUSY,	  /* leader to rank 0: cannot read this chunk yet, because it has one to be judged */
 	GN_RELAY_UNREAD,  /* leader to rank 0: cannot read this chunk; data: why */
 	GN_RELAY_FINISH,  /* rank 0 to leaders: all chunks are there */
 	GN_RELAY_DONE,	  /* leader to rank 0: complete, or failed with status; data: why */
@@ -24,14 +26,28 @@ enum gn_relay_kind {
 
 /* Of every message; each kind uses its part. */
 struct gn_relay_header {
-	uint32_t chunk;
-	int32_t status;
+	uint32_t chunk, sender;
+	int32_t status, from_source;
 	uint64_t source_bytes, kept_bytes;
 	char digest[GN_SHA256_HEX];
 };
 
 struct gn_relay_lead;
-struct gn_relay_job;
+
+/* Work of a thread; taken back by the rank's own one. */
+struct gn_relay_job {
+	struct gn_relay_job *next;
+	struct gn_relay *r;
+	enum { GN_RELAY_JOB_OPEN, GN_RELAY_JOB_READ, GN_RELAY_JOB_WRITE, GN_RELAY_JOB_FINISH } what;
+	uint32_t chunk;
+	void *data;		    /* a chunk that was read */
+	unsigned char *lacking;	    /* nodes that it is for */
+	struct gn_message *message; /* a chunk that was received */
+	char digest[GN_SHA256_HEX]; /* of what was read or received */
+	int from_source, unread;
+	enum gn_status status;
+	struct gn_err err;
+};
 
 struct gn_relay {
 	const struct gn_relay_options *options;
@@ -45,6 +61,7 @@ struct gn_relay {
 	struct gn_tree_target *target;
 	struct gn_relay_lead *lead; /* rank 0 */
 	uint64_t source_bytes, kept_bytes;
+	unsigned char *judged; /* [chunks] 1: written, and rank 0 has not said yet whether it is right */
 	size_t sending; /* messages that are not complete */
 	size_t working; /* jobs that are not taken back */
 	struct gn_err failure; /* of this node, or of all */
@@ -61,8 +78,14 @@ static inline int gn_relay_bit(const unsigned char *bits, uint32_t i)
 
 /* Sends a message, or handles it here if it is to this rank. data is copied, unless it is `kept` until the end. */
 void gn_relay_post(struct gn_relay *r, int to, int kind, const struct gn_relay_header *h, const void *data, size_t len_bytes, int kept);
+/* Starts a copy of a job. */
+void gn_relay_start(struct gn_relay *r, const struct gn_relay_job *job);
+/* Goes on with what threads have finished; whether there was anything. */
+int gn_relay_take_finished(struct gn_relay *r);
+/* This node cannot go on. */
+void gn_relay_fail(struct gn_relay *r, const struct gn_err *err);
 /* Sends a chunk to the nodes that lack it, but for this one; takes the malloc'ed data. */
-void gn_relay_send_chunk(struct gn_relay *r, uint32_t chunk, const char *digest, void *data, const unsigned char *lacking);
+void gn_relay_send_chunk(struct gn_relay *r, uint32_t chunk, void *data, const unsigned char *lacking);
 /* This rank cannot go on. */
 void gn_relay_no_memory(struct gn_relay *r);
 /* Whether a message has the lengths that its kind says: nothing is read past its end, whatever another rank sends. */

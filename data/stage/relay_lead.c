@@ -1,5 +1,5 @@
 /* Rank 0's part: which leader reads which chunk. A chunk that is assigned is done when no leader lacks it any more. */
-#include "data/stage/relay_internal.h"
+#include "data/stage/relay_lead_internal.h"
 
 #include "src/base/clock.h"
 
@@ -7,28 +7,6 @@
 #include <string.h>
 
 #define LINE_S 10.0
-
-enum state { WAITING, READY, FINISHING, COMPLETE, FAILED };
-
-struct node {
-	enum state state;
-	unsigned char *have; /* a bit for each chunk */
-	uint64_t missing;
-	uint32_t assigned, cursor; /* chunks in hand; no chunk before cursor is for this node */
-	int cannot_read;	   /* the source */
-	uint64_t source_bytes, kept_bytes;
-};
-
-struct gn_relay_lead {
-	struct node *nodes;
-	int *reader; /* [chunks] node, -1: none */
-	unsigned losses;
-	uint32_t in_hand;
-	uint64_t written_bytes, to_write_bytes;
-	double next_line_s; /* when the log is told how far it is */
-	struct gn_err unread; /* the last */
-	int begun, told; /* the listing was sent; all have said what they have, and the progress line shows how much is missing */
-};
 
 enum gn_status gn_relay_lead_create(struct gn_relay *r, struct gn_err *err)
 {
@@ -49,7 +27,13 @@ void gn_relay_lead_destroy(struct gn_relay_lead *l)
 	if (l->nodes)
 		free(l->nodes[0].have);
 	free(l->nodes);
+	for (struct gn_relay_early *e = l->early, *next; e; e = next) {
+		next = e->next;
+		free(e);
+	}
 	free(l->reader);
+	free(l->digests);
+	free(l->origin);
 	free(l);
 }
 
@@ -70,7 +54,9 @@ static enum gn_status allocate(struct gn_relay *r, struct gn_err *err)
 
 	l->nodes[0].have = bits;
 	l->reader = malloc(((size_t)r->tree.chunks + 1) * sizeof *l->reader);
-	if (!bits || !l->reader)
+	l->digests = calloc((size_t)r->tree.chunks + 1, sizeof *l->digests);
+	l->origin = calloc((size_t)r->tree.chunks + 1, sizeof *l->origin);
+	if (!bits || !l->reader || !l->digests || !l->origin)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %u chunks on %d nodes", r->tree.chunks, r->nodes);
 	for (int n = 0; n < r->nodes; n++)
 		l->nodes[n].have = bits + (size_t)n * bytes;
@@ -93,84 +79,30 @@ void gn_relay_lead_begin(struct gn_relay *r)
 		gn_relay_post(r, r->leaders[n], GN_RELAY_LISTING, &h, r->tree.block, r->tree.block_bytes, 1);
 }
 
-static int is_lacked(const struct gn_relay *r, uint32_t chunk)
+static void take_state(struct gn_relay *r, struct gn_relay_node *n, const void *bits, size_t len_bytes)
 {
-	for (int n = 0; n < r->nodes; n++)
-		if (r->lead->nodes[n].state == READY && !gn_relay_bit(r->lead->nodes[n].have, chunk))
-			return 1;
-	return 0;
-}
-
-static void release(struct gn_relay *r, uint32_t chunk)
-{
-	struct gn_relay_lead *l = r->lead;
-
-	if (l->reader[chunk] < 0)
-		return;
-	l->nodes[l->reader[chunk]].assigned--;
-	l->reader[chunk] = -1;
-	l->in_hand--;
-}
-
-/* Chunks that were not for a node may be now. */
-static void look_again(struct gn_relay *r)
-{
-	for (int n = 0; n < r->nodes; n++)
-		r->lead->nodes[n].cursor = 0;
-}
-
-/* A node is no longer waited for, and reads no more. */
-static void leave(struct gn_relay *r, int node, const char *why)
-{
-	struct gn_relay_lead *l = r->lead;
-
-	if (l->nodes[node].state == FAILED || l->nodes[node].state == COMPLETE)
-		return;
-	l->nodes[node].state = FAILED;
-	if (r->nodes > 1)
-		gn_log_warn(r->options->log, "%s: not staged: %s; the others go on", gn_world_host_of(r->world, r->leaders[node]), why);
-	for (uint32_t c = 0; l->begun && c < r->tree.chunks; c++)
-		if (l->reader[c] == node || (l->reader[c] >= 0 && !is_lacked(r, c)))
-			release(r, c);
-	look_again(r);
-}
-
-static void take_state(struct gn_relay *r, struct node *n, const void *bits, size_t len_bytes)
-{
-	if (n->state != WAITING || len_bytes != r->tree.chunks / 8 + 1)
+	if (n->state != GN_RELAY_NODE_WAITING || len_bytes != r->tree.chunks / 8 + 1)
 		return;
 	memcpy(n->have, bits, len_bytes);
-	n->state = READY;
+	n->state = GN_RELAY_NODE_READY;
 	n->missing = 0;
 	for (uint32_t c = 0; c < r->tree.chunks; c++)
 		n->missing += !gn_relay_bit(n->have, c);
 }
 
-static void take_got(struct gn_relay *r, struct node *n, uint32_t chunk)
-{
-	size_t len = gn_tree_chunk_len(&r->tree, chunk);
-
-	if (n->state != READY)
-		return;
-	if (!gn_relay_bit(n->have, chunk)) {
-		n->have[chunk / 8] |= (unsigned char)(1u << (chunk % 8));
-		n->missing--;
-		r->lead->written_bytes += len;
-		gn_progress_bar_add(r->options->progress, len);
-	}
-	if (!is_lacked(r, chunk))
-		release(r, chunk);
-}
-
 void gn_relay_lead_handle(struct gn_relay *r, int node, int kind, const struct gn_relay_header *h, const void *data, size_t len_bytes)
 {
 	struct gn_relay_lead *l = r->lead;
-	struct node *n = &l->nodes[node];
+	struct gn_relay_node *n = &l->nodes[node];
 
 	if (kind == GN_RELAY_STATE) {
 		take_state(r, n, data, len_bytes);
 	} else if (kind == GN_RELAY_GOT) {
-		take_got(r, n, h->chunk);
+		gn_relay_lead_take_got(r, node, h);
+	} else if (kind == GN_RELAY_BUSY) {
+		if (l->reader[h->chunk] == node)
+			gn_relay_lead_release(r, h->chunk);
+		gn_relay_lead_look_again(r);
 	} else if (kind == GN_RELAY_UNREAD) {
 		gn_err_set(&l->unread, (enum gn_status)h->status, "%s", (const char *)data);
 		if (!n->cannot_read && r->comm)
@@ -178,33 +110,33 @@ void gn_relay_lead_handle(struct gn_relay *r, int node, int kind, const struct g
 				    l->unread.text);
 		n->cannot_read = 1;
 		if (l->reader[h->chunk] == node)
-			release(r, h->chunk);
-		look_again(r);
+			gn_relay_lead_release(r, h->chunk);
+		gn_relay_lead_look_again(r);
 	} else {
 		n->source_bytes = h->source_bytes;
 		n->kept_bytes = h->kept_bytes;
 		if (h->status)
-			leave(r, node, data);
+			gn_relay_lead_leave(r, node, data);
 		else
-			n->state = COMPLETE;
+			n->state = GN_RELAY_NODE_COMPLETE;
 	}
 }
 
 static int someone_has(const struct gn_relay *r, uint32_t chunk)
 {
 	for (int n = 0; n < r->nodes; n++)
-		if (r->lead->nodes[n].state == READY && gn_relay_bit(r->lead->nodes[n].have, chunk))
+		if (r->lead->nodes[n].state == GN_RELAY_NODE_READY && !r->lead->nodes[n].avoided && gn_relay_bit(r->lead->nodes[n].have, chunk))
 			return 1;
 	return 0;
 }
 
 /* The next chunk for a node to read, from its own disk if a node has it there, else from the source; chunks: none. */
-static uint32_t next_chunk(struct gn_relay *r, struct node *n)
+static uint32_t next_chunk(struct gn_relay *r, struct gn_relay_node *n)
 {
 	uint32_t c = n->cursor;
 
 	for (; c < r->tree.chunks; c++) {
-		if (r->lead->reader[c] >= 0 || !is_lacked(r, c))
+		if (r->lead->reader[c] >= 0 || !gn_relay_is_lacked(r, c))
 			continue;
 		if (gn_relay_bit(n->have, c) || (!n->cannot_read && !someone_has(r, c)))
 			break;
@@ -220,7 +152,7 @@ static void assign(struct gn_relay *r, int node, uint32_t chunk, unsigned char *
 
 	memset(lacking, 0, bytes);
 	for (int n = 0; n < r->nodes; n++)
-		if (r->lead->nodes[n].state == READY && !gn_relay_bit(r->lead->nodes[n].have, chunk))
+		if (r->lead->nodes[n].state == GN_RELAY_NODE_READY && !gn_relay_bit(r->lead->nodes[n].have, chunk))
 			lacking[n / 8] |= (unsigned char)(1u << (n % 8));
 	r->lead->reader[chunk] = node;
 	r->lead->nodes[node].assigned++;
@@ -237,10 +169,10 @@ static void hand_out(struct gn_relay *r)
 	while (more) {
 		more = 0;
 		for (int i = 0; i < r->nodes; i++) {
-			struct node *n = &r->lead->nodes[i];
+			struct gn_relay_node *n = &r->lead->nodes[i];
 			uint32_t chunk = r->tree.chunks;
 
-			if (n->state == READY && n->assigned < GN_RELAY_WINDOW)
+			if (n->state == GN_RELAY_NODE_READY && !n->avoided && n->assigned < GN_RELAY_WINDOW)
 				chunk = next_chunk(r, n);
 			if (chunk == r->tree.chunks)
 				continue;
@@ -251,7 +183,7 @@ static void hand_out(struct gn_relay *r)
 	free(lacking);
 }
 
-static int count(const struct gn_relay *r, enum state state)
+static int count(const struct gn_relay *r, enum gn_relay_node_state state)
 {
 	int found = 0;
 
@@ -269,7 +201,7 @@ static void find_lost(struct gn_relay *r)
 	r->lead->losses = losses;
 	for (int n = 1; n < r->nodes; n++)
 		if (gn_world_is_lost(r->world, r->leaders[n]))
-			leave(r, n, "its leader was lost");
+			gn_relay_lead_leave(r, n, "its leader was lost");
 }
 
 static void begin_progress(struct gn_relay *r)
@@ -277,7 +209,7 @@ static void begin_progress(struct gn_relay *r)
 	uint64_t bytes = 0;
 
 	for (int n = 0; n < r->nodes; n++)
-		for (uint32_t c = 0; r->lead->nodes[n].state == READY && c < r->tree.chunks; c++)
+		for (uint32_t c = 0; r->lead->nodes[n].state == GN_RELAY_NODE_READY && c < r->tree.chunks; c++)
 			bytes += gn_relay_bit(r->lead->nodes[n].have, c) ? 0 : gn_tree_chunk_len(&r->tree, c);
 	r->lead->to_write_bytes = bytes;
 	r->lead->next_line_s = gn_clock_s() + LINE_S;
@@ -294,7 +226,7 @@ static void log_progress(struct gn_relay *r)
 		return;
 	l->next_line_s += LINE_S;
 	gn_log_info(r->options->log, "staging: %.1f of %.1f MB written on %d of %d nodes, %.1f MB/s, %.0f s left", (double)l->written_bytes * 1e-6,
-		    (double)l->to_write_bytes * 1e-6, count(r, READY), r->nodes, rate * 1e-6,
+		    (double)l->to_write_bytes * 1e-6, count(r, GN_RELAY_NODE_READY), r->nodes, rate * 1e-6,
 		    l->to_write_bytes > l->written_bytes ? (double)(l->to_write_bytes - l->written_bytes) / rate : 0.0);
 }
 
@@ -305,7 +237,7 @@ void gn_relay_lead_step(struct gn_relay *r)
 	uint64_t missing = 0;
 
 	find_lost(r);
-	if (count(r, WAITING))
+	if (count(r, GN_RELAY_NODE_WAITING))
 		return;
 	if (!l->told)
 		begin_progress(r);
@@ -313,18 +245,18 @@ void gn_relay_lead_step(struct gn_relay *r)
 	log_progress(r);
 	hand_out(r);
 	for (int n = 0; n < r->nodes; n++)
-		missing += l->nodes[n].state == READY ? l->nodes[n].missing : 0;
+		missing += l->nodes[n].state == GN_RELAY_NODE_READY ? l->nodes[n].missing : 0;
 	if (missing && !l->in_hand && !r->over) {
 		gn_progress_bar_end(r->options->progress);
 		end(r, &l->unread);
 		return;
 	}
 	for (int n = 0; !missing && n < r->nodes; n++)
-		if (l->nodes[n].state == READY) {
-			l->nodes[n].state = FINISHING;
+		if (l->nodes[n].state == GN_RELAY_NODE_READY) {
+			l->nodes[n].state = GN_RELAY_NODE_FINISHING;
 			gn_relay_post(r, r->leaders[n], GN_RELAY_FINISH, &h, NULL, 0, 0);
 		}
-	if (!count(r, READY) && !count(r, FINISHING)) {
+	if (!count(r, GN_RELAY_NODE_READY) && !count(r, GN_RELAY_NODE_FINISHING)) {
 		gn_progress_bar_end(r->options->progress);
 		end(r, NULL);
 	}
@@ -335,7 +267,7 @@ void gn_relay_lead_result(const struct gn_relay *r, struct gn_relay_result *out)
 	const struct gn_relay_lead *l = r->lead;
 
 	*out = (struct gn_relay_result){.nodes = (uint32_t)r->nodes, .entries = r->tree.count, .data_bytes = r->tree.data_bytes,
-					.written_bytes = l->written_bytes, .failed = (uint32_t)(r->nodes - count(r, COMPLETE))};
+					.written_bytes = l->written_bytes, .wrong_chunks = l->wrong, .failed = (uint32_t)(r->nodes - count(r, GN_RELAY_NODE_COMPLETE))};
 	for (int n = 0; n < r->nodes; n++) {
 		out->source_bytes += l->nodes[n].source_bytes;
 		out->kept_bytes += l->nodes[n].kept_bytes;

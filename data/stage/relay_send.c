@@ -66,7 +66,7 @@ void gn_relay_post(struct gn_relay *r, int to, int kind, const struct gn_relay_h
 	send_one(o, &o->sends[0], to, kind, kept ? data : o->data, len_bytes);
 }
 
-void gn_relay_send_chunk(struct gn_relay *r, uint32_t chunk, const char *digest, void *data, const unsigned char *lacking)
+void gn_relay_send_chunk(struct gn_relay *r, uint32_t chunk, void *data, const unsigned char *lacking)
 {
 	struct outgoing *o = calloc(1, sizeof *o + (size_t)r->nodes * sizeof o->sends[0]);
 
@@ -77,7 +77,6 @@ void gn_relay_send_chunk(struct gn_relay *r, uint32_t chunk, const char *digest,
 	}
 	o->r = r;
 	o->header.chunk = chunk;
-	memcpy(o->header.digest, digest, sizeof o->header.digest);
 	o->data = data;
 	o->left = 1;
 	for (int n = 0; n < r->nodes; n++) {
@@ -96,10 +95,13 @@ int gn_relay_is_well_formed(const struct gn_relay *r, const struct gn_relay_head
 
 	switch (m->kind) {
 	case GN_RELAY_READ:
-		return is_chunk && m->data_bytes == (size_t)r->nodes / 8 + 1;
+		return is_chunk && r->judged && m->data_bytes == (size_t)r->nodes / 8 + 1;
 	case GN_RELAY_CHUNK:
+	case GN_RELAY_VERDICT:
+		return is_chunk && r->judged;
+	case GN_RELAY_BUSY:
 	case GN_RELAY_GOT:
-		return is_chunk;
+		return is_chunk && h->sender < (uint32_t)r->nodes;
 	case GN_RELAY_UNREAD:
 		return is_chunk && is_text;
 	case GN_RELAY_DONE:

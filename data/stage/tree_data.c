@@ -34,19 +34,42 @@ static enum gn_status write_piece(void *context, const struct gn_tree_entry *e, 
 	return status;
 }
 
-enum gn_status gn_tree_target_put(struct gn_tree_target *t, uint32_t chunk, const void *data, const char *digest, struct gn_err *err)
+enum gn_status gn_tree_target_write(struct gn_tree_target *t, uint32_t chunk, const void *data, struct gn_err *err)
 {
 	struct writer w = {t, data};
-	char line[128];
-	enum gn_status status = gn_tree_chunk_pieces(t->tree, chunk, write_piece, &w, err);
 
-	if (status)
-		return status;
+	return gn_tree_chunk_pieces(t->tree, chunk, write_piece, &w, err);
+}
+
+enum gn_status gn_tree_target_mark(struct gn_tree_target *t, uint32_t chunk, const char *digest, struct gn_err *err)
+{
+	enum gn_status status;
+	char line[128];
+
 	snprintf(line, sizeof line, GN_TREE_LINE, chunk, digest);
 	pthread_mutex_lock(&t->mutex);
 	status = gn_write_full(t->journal, line, strlen(line), t->part, err);
 	if (!status)
 		memcpy(t->digests[chunk], digest, GN_SHA256_HEX);
+	pthread_mutex_unlock(&t->mutex);
+	return status;
+}
+
+/* In the journal the last line of a chunk counts, and no data have this digest. */
+enum gn_status gn_tree_target_forget(struct gn_tree_target *t, uint32_t chunk, struct gn_err *err)
+{
+	char none[GN_SHA256_HEX];
+	enum gn_status status;
+
+	if (!gn_tree_target_has(t, chunk))
+		return GN_OK;
+	if (t->was_complete)
+		return gn_err_set(err, GN_ERR_DATA, "%s differs from the source in chunk %u: stage again with --check", t->to, chunk);
+	memset(none, '0', sizeof none - 1);
+	none[sizeof none - 1] = '\0';
+	status = gn_tree_target_mark(t, chunk, none, err);
+	pthread_mutex_lock(&t->mutex);
+	t->digests[chunk][0] = '\0';
 	pthread_mutex_unlock(&t->mutex);
 	return status;
 }

@@ -249,12 +249,17 @@ void gn_tree_target_destroy(struct gn_tree_target *t)
 	free(t);
 }
 
+void gn_tree_target_digest(struct gn_tree_target *t, uint32_t chunk, char out[GN_SHA256_HEX])
+{
+	pthread_mutex_lock(&t->mutex);
+	memcpy(out, t->digests[chunk], GN_SHA256_HEX);
+	pthread_mutex_unlock(&t->mutex);
+}
+
 int gn_tree_target_has(struct gn_tree_target *t, uint32_t chunk)
 {
-	int has;
+	char digest[GN_SHA256_HEX];
 
-	pthread_mutex_lock(&t->mutex);
-	has = t->digests[chunk][0] != '\0';
-	pthread_mutex_unlock(&t->mutex);
-	return has;
+	gn_tree_target_digest(t, chunk, digest);
+	return *digest != '\0';
 }

@@ -6,7 +6,7 @@
  * node's own disk, and kept.
  *
  * Nothing is written through a symbolic link, and nothing of another user is written to or replaced. Thread safety:
- * gn_tree_target_put() and _get() of different chunks may run concurrently. Everything blocks on the file system.
+ * gn_tree_target_write(), _mark() and _get() of different chunks may run concurrently. Everything blocks on the file system.
  */
 #ifndef GN_DATA_STAGE_TREE_TARGET_H
 #define GN_DATA_STAGE_TREE_TARGET_H
@@ -30,8 +30,14 @@ enum gn_status gn_tree_target_create(const struct gn_tree_target_options *option
 void gn_tree_target_destroy(struct gn_tree_target *t);
 /* Whether a chunk is there. */
 int gn_tree_target_has(struct gn_tree_target *t, uint32_t chunk);
-/* Writes a chunk with this digest, which the caller has verified. */
-enum gn_status gn_tree_target_put(struct gn_tree_target *t, uint32_t chunk, const void *data, const char *digest, struct gn_err *err);
+/* The digest of a chunk that is there, else "". */
+void gn_tree_target_digest(struct gn_tree_target *t, uint32_t chunk, char out[GN_SHA256_HEX]);
+/* Writes a chunk, which counts as there only once it is marked. */
+enum gn_status gn_tree_target_write(struct gn_tree_target *t, uint32_t chunk, const void *data, struct gn_err *err);
+/* A chunk that was written has the right digest, this one: for this run and later ones. */
+enum gn_status gn_tree_target_mark(struct gn_tree_target *t, uint32_t chunk, const char *digest, struct gn_err *err);
+/* A chunk turned out to be wrong. GN_ERR_DATA if the copy is complete and in its place. One that is not there is fine. */
+enum gn_status gn_tree_target_forget(struct gn_tree_target *t, uint32_t chunk, struct gn_err *err);
 /* Reads a chunk that is there, and verifies it. */
 enum gn_status gn_tree_target_get(struct gn_tree_target *t, uint32_t chunk, void *data, struct gn_err *err);
 /* All chunks are there: links, permissions and times; synced; renamed. */

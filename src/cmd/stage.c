@@ -143,6 +143,7 @@ static void tell_tree(const struct stage_options *o, const struct gn_relay_resul
 	gn_json_uint(&j, "source_bytes", r->source_bytes);
 	gn_json_uint(&j, "written_bytes", r->written_bytes);
 	gn_json_uint(&j, "kept_bytes", r->kept_bytes);
+	gn_json_uint(&j, "wrong_chunks", r->wrong_chunks);
 	gn_json_fixed(&j, "seconds", r->seconds, 3);
 	gn_json_fixed(&j, "mb_per_s", rate, 1);
 	gn_json_end(&j);

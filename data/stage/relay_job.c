@@ -1,0 +1,157 @@
+/* What the threads of a leader do, and what follows. */
+#include "data/stage/relay_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void read_chunk(struct gn_relay_job *job)
+{
+	struct gn_relay *r = job->r;
+	size_t len = gn_tree_chunk_len(&r->tree, job->chunk);
+
+	job->data = malloc(len);
+	job->from_source = !gn_tree_target_has(r->target, job->chunk);
+	if (!job->data)
+		job->status = gn_err_set(&job->err, GN_ERR_NO_MEMORY, "no memory for a chunk");
+	else if (!job->from_source)
+		job->status = gn_tree_target_get(r->target, job->chunk, job->data, &job->err);
+	else
+		job->status = gn_tree_chunk_read(&r->tree, r->options->from, job->chunk, job->data, &job->err);
+	job->unread = job->from_source && job->status;
+	if (!job->status)
+		job->status = gn_sha256_buffer(job->data, len, job->digest, &job->err);
+	if (!job->status && job->from_source)
+		job->status = gn_tree_target_write(r->target, job->chunk, job->data, &job->err);
+}
+
+static void write_chunk(struct gn_relay_job *job)
+{
+	const struct gn_message *m = job->message;
+
+	job->status = gn_sha256_buffer(m->data, m->data_bytes, job->digest, &job->err);
+	/* of another length it has another digest, which rank 0 finds */
+	if (!job->status && m->data_bytes == gn_tree_chunk_len(&job->r->tree, job->chunk))
+		job->status = gn_tree_target_write(job->r->target, job->chunk, m->data, &job->err);
+}
+
+static void run_job(void *argument)
+{
+	struct gn_relay_job *job = argument;
+	struct gn_relay *r = job->r;
+	const struct gn_tree_target_options how = {.from = r->options->from, .to = r->options->to, .check = r->options->check,
+						   .wait = !r->comm, .log = r->options->log};
+
+	if (job->what == GN_RELAY_JOB_OPEN)
+		job->status = gn_tree_target_create(&how, &r->tree, &r->target, &job->err);
+	else if (job->what == GN_RELAY_JOB_READ)
+		read_chunk(job);
+	else if (job->what == GN_RELAY_JOB_WRITE)
+		write_chunk(job);
+	else
+		job->status = gn_tree_target_finish(r->target, &job->err);
+	pthread_mutex_lock(&r->mutex);
+	job->next = r->finished;
+	r->finished = job;
+	pthread_cond_signal(&r->wake);
+	pthread_mutex_unlock(&r->mutex);
+}
+
+void gn_relay_start(struct gn_relay *r, const struct gn_relay_job *job)
+{
+	struct gn_relay_job *copy = malloc(sizeof *copy);
+
+	if (!copy) {
+		free(job->lacking);
+		gn_relay_no_memory(r);
+		return;
+	}
+	*copy = *job;
+	copy->r = r;
+	r->working++;
+	gn_thread_pool_submit(r->pool, run_job, copy);
+}
+
+void gn_relay_fail(struct gn_relay *r, const struct gn_err *err)
+{
+	const struct gn_relay_header h = {.status = err->status, .source_bytes = r->source_bytes};
+
+	if (r->failed)
+		return;
+	r->failed = 1;
+	r->failure = *err;
+	gn_relay_post(r, 0, GN_RELAY_DONE, &h, err->text, strlen(err->text) + 1, 0);
+}
+
+static void opened(struct gn_relay *r)
+{
+	const struct gn_relay_header h = {0};
+	unsigned char *bits = calloc(r->tree.chunks / 8 + 1, 1);
+
+	r->judged = calloc((size_t)r->tree.chunks + 1, 1);
+	if (!bits || !r->judged) {
+		free(bits);
+		gn_relay_no_memory(r);
+		return;
+	}
+	for (uint32_t c = 0; c < r->tree.chunks; c++) {
+		if (!gn_tree_target_has(r->target, c))
+			continue;
+		bits[c / 8] |= (unsigned char)(1u << (c % 8));
+		r->kept_bytes += gn_tree_chunk_len(&r->tree, c);
+	}
+	gn_relay_post(r, 0, GN_RELAY_STATE, &h, bits, r->tree.chunks / 8 + 1, 0);
+	free(bits);
+}
+
+static void take_back(struct gn_relay *r, struct gn_relay_job *job)
+{
+	struct gn_relay_header h = {.chunk = job->chunk, .sender = (uint32_t)r->node, .from_source = job->from_source};
+
+	if (job->what == GN_RELAY_JOB_READ && job->from_source && !job->unread)
+		r->source_bytes += gn_tree_chunk_len(&r->tree, job->chunk);
+	if (job->status && job->unread) {
+		r->judged[job->chunk] = 0;
+		h.status = job->status;
+		gn_relay_post(r, 0, GN_RELAY_UNREAD, &h, job->err.text, strlen(job->err.text) + 1, 0);
+	} else if (job->status) {
+		gn_relay_fail(r, &job->err);
+	} else if (job->what == GN_RELAY_JOB_OPEN) {
+		opened(r);
+	} else if (job->what == GN_RELAY_JOB_FINISH) {
+		h.source_bytes = r->source_bytes;
+		h.kept_bytes = r->kept_bytes;
+		gn_relay_post(r, 0, GN_RELAY_DONE, &h, "", 1, 0);
+	} else {
+		memcpy(h.digest, job->digest, sizeof h.digest);
+		if (job->message)
+			h.sender = (uint32_t)gn_world_node_of(r->world, job->message->from);
+		gn_relay_post(r, 0, GN_RELAY_GOT, &h, NULL, 0, 0);
+		if (job->what == GN_RELAY_JOB_READ) {
+			gn_relay_send_chunk(r, job->chunk, job->data, job->lacking);
+			job->data = NULL;
+		}
+	}
+	if (job->message)
+		gn_message_done(job->message);
+	free(job->data);
+	free(job->lacking);
+	free(job);
+}
+
+int gn_relay_take_finished(struct gn_relay *r)
+{
+	struct gn_relay_job *job, *next;
+
+	pthread_mutex_lock(&r->mutex);
+	job = r->finished;
+	r->finished = NULL;
+	pthread_mutex_unlock(&r->mutex);
+	if (!job)
+		return 0;
+	for (; job; job = next) {
+		next = job->next;
+		r->working--;
+		take_back(r, job);
+	}
+	return 1;
+}
