@@ -21,7 +21,7 @@ libgannet_data_a_SOURCES = \
 	data/loader/sample_pipeline.h \
 	data/stage/stage.c data/stage/stage.h data/stage/stage_copy.c data/stage/stage_copy.h data/stage/stage_owner.c \
 	data/stage/stage_owner.h data/stage/stage_marker.c data/stage/stage_marker.h \
-	data/stage/fetch.c data/stage/fetch.h data/stage/http.c data/stage/http.h \
+	data/stage/stage_place.c data/stage/stage_place.h data/stage/fetch.c data/stage/fetch.h data/stage/http.c data/stage/http.h \
 	data/stage/http_internal.h data/stage/http_request.c \
 	data/stage/relay.c data/stage/relay.h data/stage/relay_internal.h data/stage/relay_job.c data/stage/relay_lead.c \
 	data/stage/relay_lead_internal.h data/stage/relay_send.c data/stage/relay_verdict.c \

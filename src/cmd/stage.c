@@ -4,6 +4,7 @@
 #include "data/stage/fetch.h"
 #include "data/stage/relay.h"
 #include "data/stage/stage.h"
+#include "data/stage/stage_place.h"
 #include "src/base/file.h"
 #include "src/base/json.h"
 #include "src/base/text.h"
@@ -111,6 +112,7 @@ static int stage_dataset(const struct stage_options *o)
 	/* group members with write permission could change the data that others train on */
 	umask(umask(077) | 022);
 	s.log = gn_cmd_log();
+	gn_stage_warn_places(o->from, o->to, s.log);
 	status = gn_stage(&s, &result, &err);
 	gn_log_destroy(s.log);
 	if (status) {
@@ -180,6 +182,8 @@ static int stage_tree(const struct stage_options *o)
 	umask(umask(077) | 022);
 	status = gn_world_create(&how, log, &world, &err);
 	if (!status) {
+		if (gn_world_local_rank(world) == 0)
+			gn_stage_warn_places(o->from, o->to, log);
 		status = relay(o, world, log, &result, &err);
 		if (!status && gn_world_rank(world) == 0)
 			tell_tree(o, &result);
@@ -235,7 +239,10 @@ static int stage_address(const struct stage_options *o)
 					   .to = o->to, .sha256 = o->sha256, .threads = (int)o->threads, .progress = &progress};
 	struct gn_fetch_result result;
 	struct gn_err err;
-	enum gn_status status = gn_fetch(&f, &result, &err);
+	enum gn_status status;
+
+	gn_stage_warn_places(NULL, o->to, log);
+	status = gn_fetch(&f, &result, &err);
 
 	gn_log_destroy(log);
 	if (status)

@@ -71,4 +71,10 @@ check 'killed three times' killed
 expect 0 '"kept_bytes": [0-9]' 'the next run goes on' stage src kill/to
 check 'to a right copy' alike kill/to
 check 'and tidily' tidy kill to
+if [ "$(stat -f -c %T /dev/shm 2>/dev/null)" = tmpfs ] && [ -w /dev/shm ] && memory=$(mktemp -d /dev/shm/gannet-stage.XXXXXX); then
+	expect 0 'is on tmpfs, in memory: ' 'a target in memory is warned of' stage src/d1 "$memory/below/to"
+	rm -rf "$memory"
+else
+	skip 'a target in memory' 'no tmpfs at /dev/shm'
+fi
 finish

@@ -1,4 +1,5 @@
 /* What a listing that comes from another rank may say: paths below the tree, within the lengths that it gives. */
+#include "data/stage/stage_place.h"
 #include "data/stage/tree.h"
 #include "tests/test.h"
 
@@ -55,9 +56,25 @@ static void lengths(void **state)
 	assert_int_equal(take("/a", 2, 0), GN_ERR_MISMATCH);
 }
 
+static void places(void **state)
+{
+	const char *name;
+
+	(void)state;
+	assert_int_equal(gn_stage_place_of(0x6969, &name), GN_STAGE_PLACE_NETWORK);
+	assert_string_equal(name, "NFS");
+	assert_int_equal(gn_stage_place_of(0x0BD00BD0, &name), GN_STAGE_PLACE_NETWORK);
+	/* f_type may be a signed number of 32 bits */
+	assert_int_equal(gn_stage_place_of((unsigned long)(int)0xFF534D42, &name), GN_STAGE_PLACE_NETWORK);
+	assert_int_equal(gn_stage_place_of(0x65735546, &name), GN_STAGE_PLACE_FUSE);
+	assert_int_equal(gn_stage_place_of(0x01021994, &name), GN_STAGE_PLACE_MEMORY);
+	assert_int_equal(gn_stage_place_of(0xEF53, &name), GN_STAGE_PLACE_DISK);
+	assert_string_equal(name, "");
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(paths), cmocka_unit_test(lengths)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(paths), cmocka_unit_test(lengths), cmocka_unit_test(places)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
