@@ -26,16 +26,18 @@ describe() { # TREE
 	perl -e 'use File::Find; use Digest::SHA; use Time::HiRes "lstat"; chdir $ARGV[0] or die $!; my %first;
 		find({no_chdir => 1, preprocess => sub { sort @_ }, wanted => sub {
 			my @s = lstat $_ or die "$_: $!"; my $first = $first{"$s[0]:$s[1]"} //= $_;
-			my $kept = -f _ ? Digest::SHA->new(256)->addfile($_, "b")->hexdigest : "";
-			$kept = readlink $_ if -l _;
-			printf "%s|%o|%s|%s|%.6f|%s|%s\n", $_, $s[2], -f _ ? $s[7] : "", $s[3], $s[9], -d _ ? "" : $first, $kept;
-			printf "full %s\n", $_ if -f _ && /sparse|hole/ && $s[12] * 512 > $s[7] / 2;
+			# of the mode: Digest::SHA looks at files, too, after which _ is another one
+			my $type = $s[2] & 0170000; my ($file, $folder, $link) = ($type == 0100000, $type == 0040000, $type == 0120000);
+			my $kept = $file ? Digest::SHA->new(256)->addfile($_, "b")->hexdigest : "";
+			$kept = readlink $_ if $link;
+			printf "%s|%o|%s|%s|%.6f|%s|%s\n", $_, $s[2], $file ? $s[7] : "", $s[3], $s[9], $folder ? "" : $first, $kept;
+			printf "full %s\n", $_ if $file && /sparse|hole/ && $s[12] * 512 > $s[7] / 2;
 		}}, ".")' "$1"
 }
 alike() { # TREE...: as the source
-	[ -e src.is ] || describe src >src.is
+	[ -e src.is ] || describe src >src.is || { rm -f src.is; return 1; }
 	for tree; do
-		diff src.is <(describe "$tree") || return 1
+		describe "$tree" >tree.is && diff src.is tree.is || return 1
 	done
 }
 tidy() { # FOLDER NAME: nothing else than the copy, its marker and its lock
