@@ -247,12 +247,6 @@ static void test_efficientnet(void **state)
 	cut_at("efficientnet_b0", 32, "features.3", NULL, NULL);
 }
 
-static void test_convnext(void **state)
-{
-	(void)state;
-	cut_at("convnext_tiny", 32, "features.3", "features.5.4", NULL);
-}
-
 static void refuse(const struct gn_model *m, const char *name, const char *text)
 {
 	struct gn_err err;
@@ -289,7 +283,6 @@ int main(void)
 		cmocka_unit_test(test_bottlenecks),
 		cmocka_unit_test(test_mobilenet),
 		cmocka_unit_test(test_efficientnet),
-		cmocka_unit_test(test_convnext),
 		cmocka_unit_test(test_refused),
 	};
 
