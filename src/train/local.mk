@@ -77,6 +77,7 @@ libgannet_train_a_SOURCES += \
 	src/train/model/mobilenet.c \
 	src/train/model/model.c src/train/model/model.h \
 	src/train/model/model_internal.h \
+	src/train/model/model_part.c \
 	src/train/model/onnx.c src/train/model/onnx.h \
 	src/train/model/onnx_graph.c \
 	src/train/model/onnx_internal.h \

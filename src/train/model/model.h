@@ -107,4 +107,24 @@ const struct gn_param *gn_model_buffer(const struct gn_model *m, int index);
 size_t gn_model_param_elements(const struct gn_model *m);
 size_t gn_model_buffer_elements(const struct gn_model *m);
 
+/* --- parts, for the stages of a pipeline: model_part.c --- */
+
+/* Whether the network can be cut before this node: one tensor alone passes there, and the node is a layer with parameters that no operator
+ * computes together with what is before it. So a residual block stays whole. */
+int gn_model_can_cut(const struct gn_model *m, int node);
+/* The first node of the layer or block of that name, "features.17" or "layer2": a part begins there. GN_ERR_USAGE: there is none, or it
+ * cannot be cut there. */
+enum gn_status gn_model_find_cut(const struct gn_model *m, const char *name, int *node, struct gn_err *err);
+/* Nodes first .. end - 1 of a whole network, 1 <= first < end, as a model of its own: its node 0 is the output of node first - 1, or the
+ * image; names are the whole one's. Both ends are where it can be cut, or its ends. */
+enum gn_status gn_model_part(const struct gn_model *m, int first, int end, struct gn_model **out, struct gn_err *err);
+/* Where a part lies in the whole: node i, i > 0, is the whole one's node + i; its arrays begin at these elements. Of a whole network 0. */
+struct gn_model_origin {
+	int node;
+	size_t params, buffers;
+};
+struct gn_model_origin gn_model_origin(const struct gn_model *m);
+/* Whether it ends with the network's logits. */
+int gn_model_is_end(const struct gn_model *m);
+
 #endif

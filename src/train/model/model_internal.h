@@ -23,6 +23,8 @@ struct gn_model {
 	enum gn_init_rule init_rule;
 	double norm_eps, norm_momentum; /* of batch norms that are added */
 	double drop_path;
+	struct gn_model_origin origin; /* of a part */
+	int is_cut_off;		       /* another part follows */
 };
 
 struct gn_window {

@@ -62,6 +62,9 @@ struct gn_plan_options {
 	/* Training steps: batch statistics are summed over this group between parts; borrowed, outlives the plan; NULL: own ones. Such a plan
 	 * only runs steps. */
 	struct gn_plan_group *group;
+	/* Of a part of a network that is not its first one: the layout of what comes in, which is gn_plan_output_layout of the part before.
+	 * Read while the plan is made. */
+	const struct gn_layout *input;
 };
 
 #endif

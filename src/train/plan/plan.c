@@ -24,6 +24,8 @@ static enum gn_status check_options(const struct gn_model *m, const struct gn_pl
 	if ((o->fp16 || o->tf32) && o->backend != GN_BACKEND_CUDA)
 		return gn_err_set(err, GN_ERR_UNSUPPORTED, "%s is for GPUs: use --device cuda, or fp32 or bf16",
 				  o->fp16 ? "fp16" : "tf32");
+	if (gn_model_origin(m).node && !o->input)
+		return gn_err_set(err, GN_ERR_USAGE, "a plan of a part of %s needs the layout of its input", gn_model_name(m));
 	if (o->pixels && (o->backend != GN_BACKEND_CUDA || gn_model_channels(m) != 3))
 		return gn_err_set(err, GN_ERR_UNSUPPORTED, "images as crops are for GPUs, in three channels");
 	return GN_OK;
@@ -62,6 +64,7 @@ enum gn_status gn_plan_create(const struct gn_model *model, const struct gn_plan
 		s = gn_plan_place(p, err);
 	p->options.weights = NULL; /* not needed any more */
 	p->options.pixels = NULL;
+	p->options.input = NULL;
 	if (s)
 		gn_plan_destroy(p);
 	else
@@ -146,6 +149,8 @@ static enum gn_status queue_loss(struct gn_plan *p, struct gn_err *err)
 		.share = 1.0 / (p->options.batches > 1 ? p->options.batches : 1),
 	};
 
+	if (!gn_model_is_end(p->model))
+		return GN_OK;
 	a.targets.class_weights = p->options.class_weights;
 	return gn_compute_loss(p->device.compute, &a, err);
 }
@@ -244,14 +249,14 @@ enum gn_status gn_plan_forward(struct gn_plan *p, const void *images, uint64_t n
 		s = gn_compute_set_number(p->device.compute, number, err);
 	if (!s)
 		s = gn_plan_queue(p, &forward, number, NULL, err);
-	if (!s)
+	if (!s && gn_model_is_end(p->model))
 		s = gn_compute_store(p->device.compute, &last->layout, gn_plan_address(p, last->data), p->logits, err);
 	if (!s)
 		s = gn_stream_wait(p->device.stream, err);
 	if (s)
 		return s;
 	p->phase = GN_PHASE_FORWARD;
-	*logits = p->logits;
+	*logits = gn_model_is_end(p->model) ? p->logits : NULL;
 	return GN_OK;
 }
 
@@ -306,6 +311,26 @@ enum gn_status gn_plan_backward(struct gn_plan *p, void (*ready)(void *context, 
 		s = gn_stream_wait(p->device.stream, err);
 	p->phase = GN_PHASE_NEW;
 	return s;
+}
+
+const struct gn_layout *gn_plan_output_layout(const struct gn_plan *p)
+{
+	return &p->tensors[p->logits_tensor].layout;
+}
+
+const void *gn_plan_output(const struct gn_plan *p)
+{
+	return gn_plan_address(p, p->tensors[p->logits_tensor].data);
+}
+
+const struct gn_layout *gn_plan_input_layout(const struct gn_plan *p)
+{
+	return &p->tensors[0].layout;
+}
+
+const void *gn_plan_input_gradient(const struct gn_plan *p)
+{
+	return gn_plan_address(p, p->tensors[0].grad);
 }
 
 const struct gn_plan_device *gn_plan_device(const struct gn_plan *p)

@@ -36,7 +36,8 @@ enum gn_status gn_plan_freeze(struct gn_plan *p, struct gn_err *err);
 /* --- One batch, call by call: forward, loss, backward; another order is GN_ERR_USAGE. Each blocks until it has happened. --- */
 
 /* images: float [batch][channels][side][side], or where options.pixels struct gn_crop [batch], of which none has more than
- * gn_crop_room_bytes(side, side); logits [batch][classes], host, borrowed, valid until the next call. number is that of the batch, for
+ * gn_crop_room_bytes(side, side); logits [batch][classes], host, borrowed, valid until the next call (of
+ * a part that is not the last NULL: gn_plan_output). number is that of the batch, for
  * dropout masks. Training mode updates the BN buffers. */
 enum gn_status gn_plan_forward(struct gn_plan *p, const void *images, uint64_t number, const float **logits,
 			       struct gn_err *err);
@@ -72,6 +73,21 @@ enum gn_status gn_plan_stage(struct gn_plan *p, const void *images, const struct
  * masks. accumulated: a flat array of gradients that are added to this batch's before they are reported; NULL: none. */
 enum gn_status gn_plan_run(struct gn_plan *p, uint64_t number, const struct gn_plan_observer *observer, const float *accumulated,
 			   struct gn_err *err);
+/* --- Steps of a part of a network (gn_model_part): forward and backward by themselves, in one plan for each batch in flight --- */
+
+/* As gn_plan_run, without backward: the loss is the last part's. What was staged for a part that is not the first is its input, in the
+ * layout of options.input. */
+enum gn_status gn_plan_run_forward(struct gn_plan *p, uint64_t number, const struct gn_plan_observer *observer, struct gn_err *err);
+/* After it, backward. gradient: of the output, in its layout, on the device; NULL of the last part. */
+enum gn_status gn_plan_run_backward(struct gn_plan *p, const void *gradient, const struct gn_plan_observer *observer, const float *accumulated,
+				    struct gn_err *err);
+/* The output of a part that is not the last one, on the device: its layout, and its values after a forward. The layout of the input, and the
+ * gradient of the input of one that is not the first, after backward. Borrowed until the next call. */
+const struct gn_layout *gn_plan_output_layout(const struct gn_plan *p);
+const void *gn_plan_output(const struct gn_plan *p);
+const struct gn_layout *gn_plan_input_layout(const struct gn_plan *p);
+const void *gn_plan_input_gradient(const struct gn_plan *p);
+
 /* After the device has been waited for: whether the labels of all batches since the last call were classes; else GN_ERR_DATA. */
 enum gn_status gn_plan_check_labels(struct gn_plan *p, struct gn_err *err);
 /* What gradients are larger by, so that half precision holds them; 1 but for fp16. */

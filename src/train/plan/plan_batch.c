@@ -201,6 +201,8 @@ enum gn_status gn_plan_take_batch(struct gn_plan *p, struct gn_err *err)
 	if (!b->staged)
 		return gn_err_set(err, GN_ERR_USAGE, "a step without a batch that was staged");
 	b->staged = 0;
+	if (gn_model_origin(p->model).node)
+		return gn_stream_copy(p->device.stream, gn_plan_address(p, p->tensors[0].data), b->images, gn_layout_bytes(&p->tensors[0].layout), err);
 	if (!gn_plan_is_queued(p))
 		return gn_compute_load(p->device.compute, &p->tensors[0].layout, b->images, gn_plan_address(p, p->tensors[0].data), err);
 	b->targets = targets_at(p, s->has_mixup);

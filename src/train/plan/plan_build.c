@@ -90,12 +90,13 @@ static enum gn_status reorder_to(struct gn_plan *p, int node, const struct gn_la
 {
 	struct gn_plan_tensor *t = &p->tensors[*tensor];
 	struct gn_op_desc desc = {
-		.kind = GN_OP_REORDER, .training = p->options.training, .needs_din = t->producer >= 0,
+		.kind = GN_OP_REORDER, .training = p->options.training, .needs_din = !gn_plan_is_images(p, t),
 		.device = gn_compute_ops(p->device.compute)};
 	struct gn_op *op;
 	enum gn_status s;
 
-	retype_images(t, wanted);
+	if (gn_plan_is_images(p, t))
+		retype_images(t, wanted);
 	if (gn_layout_equal(wanted, &t->layout))
 		return GN_OK;
 	desc.in[0] = t->layout;
@@ -179,7 +180,7 @@ static struct gn_op_desc describe(const struct builder *b, const struct gn_shm *
 		if (in[i] < 0)
 			continue;
 		d.in[i] = b->p->tensors[in[i]].layout;
-		d.needs_din |= o->training && b->p->tensors[in[i]].producer >= 0;
+		d.needs_din |= o->training && !gn_plan_is_images(b->p, &b->p->tensors[in[i]]);
 	}
 	return d;
 }
@@ -328,7 +329,7 @@ static enum gn_status build_node(struct builder *b, int node, int relu, struct g
 	struct gn_op *op = NULL;
 	enum gn_status s;
 
-	desc.stream = (uint32_t)node;
+	desc.stream = (uint32_t)(node + gn_model_origin(p->model).node);
 	desc.conv_bn = desc.add ? NULL : conv_bn_of(b, j.core, in[0], relu);
 	desc.statistics = p->options.training && n->kind == GN_LAYER_CONV && feeds(b, j.core, GN_LAYER_BATCH_NORM);
 	desc.bias |= j.norm >= 0;
@@ -412,7 +413,7 @@ static enum gn_status build_all(struct builder *b, struct gn_err *err)
 	int count = gn_model_node_count(m);
 	enum gn_status s = GN_OK;
 
-	b->tensor_of_node[0] = add_tensor(p, &images, -1);
+	b->tensor_of_node[0] = add_tensor(p, p->options.input ? p->options.input : &images, -1);
 	for (int i = 1; !s && i < count; i++) {
 		enum gn_layer kind = gn_model_node(m, i)->kind;
 		int takes_relu = kind == GN_LAYER_BATCH_NORM || kind == GN_LAYER_ADD || (kind == GN_LAYER_CONV && is_frozen(b));
@@ -435,13 +436,13 @@ static enum gn_status build_all(struct builder *b, struct gn_err *err)
 			i++;
 		}
 	}
-	if (!s) {
-		struct gn_layout plain = p->tensors[b->tensor_of_node[count - 1]].layout;
+	p->logits_tensor = b->tensor_of_node[count - 1];
+	if (!s && gn_model_is_end(m)) {
+		struct gn_layout plain = p->tensors[p->logits_tensor].layout;
 
 		plain.block = 1;
 		plain.element_bytes = images.element_bytes;
-		s = reorder_to(p, count - 1, &plain, &b->tensor_of_node[count - 1], err);
-		p->logits_tensor = b->tensor_of_node[count - 1];
+		s = reorder_to(p, count - 1, &plain, &p->logits_tensor, err);
 	}
 	return s;
 }

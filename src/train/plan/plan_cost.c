@@ -71,7 +71,7 @@ static void product_backward(const struct gn_plan *p, const struct gn_plan_op *o
 {
 	double in = bytes_of(p, o->in[0]), out = bytes_of(p, o->out);
 	double dweight = weight_of(p, o) ? (double)weight_of(p, o)->count * sizeof(float) : 0;
-	int wants_din = p->tensors[o->in[0]].producer >= 0;
+	int wants_din = !gn_plan_is_images(p, &p->tensors[o->in[0]]);
 
 	c->flops[1] = c->flops[0] * (1 + wants_din);
 	c->bytes[1] = in + out + dweight + wants_din * (out + weight + in);

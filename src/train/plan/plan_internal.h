@@ -149,6 +149,11 @@ static inline int gn_plan_is_queued(const struct gn_plan *p)
 {
 	return gn_device_is_queued(p->device.device);
 }
+/* Whether it is the images that a tensor holds, whose gradient nobody wants. */
+static inline int gn_plan_is_images(const struct gn_plan *p, const struct gn_plan_tensor *t)
+{
+	return t->producer < 0 && !gn_model_origin(p->model).node;
+}
 /* Prefixes an error with the node of o. */
 enum gn_status gn_plan_failed_in(struct gn_plan *p, const struct gn_plan_op *o, enum gn_status s, struct gn_err *err);
 /* plan.c. accumulated as for gn_plan_run. */

@@ -118,7 +118,7 @@ static void place_second_grad(struct gn_plan *p, int i, int k)
 	size_t bytes = gn_layout_bytes(&in->layout);
 	int now = backward_time(p, i);
 
-	if (p->ops[in->producer].info.sums_gradients && in->consumers == 2) {
+	if (in->producer >= 0 && p->ops[in->producer].info.sums_gradients && in->consumers == 2) {
 		o->gives_more[k] = 1;
 		in->more_grad = add_storage(p, bytes, now, now);
 		return;
@@ -143,7 +143,7 @@ static void place_grads(struct gn_plan *p)
 		for (int k = 0; k < 2 && o->in[k] >= 0; k++) {
 			struct gn_plan_tensor *in = &p->tensors[o->in[k]];
 
-			if (in->producer < 0)
+			if (gn_plan_is_images(p, in))
 				continue;
 			if (in->grad >= 0)
 				place_second_grad(p, i, k);

@@ -203,11 +203,21 @@ static enum gn_status run_part(struct gn_plan *p, const struct gn_plan_part *par
 	return status ? status : report(p, part, o, err);
 }
 
-enum gn_status gn_plan_run(struct gn_plan *p, uint64_t number, const struct gn_plan_observer *observer, const float *accumulated,
-			   struct gn_err *err)
+/* Parts in forward and the loss, or those in backward. */
+static enum gn_status run_parts(struct gn_plan *p, const struct gn_plan_parts *parts, int is_backward, uint64_t number,
+				const struct gn_plan_observer *o, const float *accumulated, struct gn_err *err)
+{
+	enum gn_status status = GN_OK;
+
+	for (int i = 0; i < parts->count && !status; i++)
+		if ((parts->list[i].range.first > p->op_count) == is_backward)
+			status = run_part(p, &parts->list[i], number, o, accumulated, err);
+	return status;
+}
+
+static enum gn_status begin_run(struct gn_plan *p, uint64_t number, struct gn_err *err)
 {
 	int max = p->options.batches > 1 ? p->options.batches : 1;
-	const struct gn_plan_parts *parts = !observer->ready && gn_plan_is_queued(p) ? &p->whole : &p->parts;
 	enum gn_status status = GN_OK;
 
 	if (!p->options.training || p->options.no_memory || p->loss_count == max)
@@ -216,14 +226,42 @@ enum gn_status gn_plan_run(struct gn_plan *p, uint64_t number, const struct gn_p
 		status = gn_plan_cut(p, NULL, NULL, err);
 	if (!status)
 		status = gn_plan_take_batch(p, err);
-	if (!status)
-		status = gn_compute_set_number(p->device.compute, number, err);
+	return status ? status : gn_compute_set_number(p->device.compute, number, err);
+}
+
+enum gn_status gn_plan_run(struct gn_plan *p, uint64_t number, const struct gn_plan_observer *observer, const float *accumulated,
+			   struct gn_err *err)
+{
+	const struct gn_plan_parts *parts = !observer->ready && gn_plan_is_queued(p) ? &p->whole : &p->parts;
+	enum gn_status status = begin_run(p, number, err);
+
 	for (int i = 0; i < parts->count && !status; i++)
 		status = run_part(p, &parts->list[i], number, observer, accumulated, err);
 	if (!status && gn_plan_is_queued(p))
 		status = gn_stream_copy(p->device.stream, &p->losses[p->loss_count++], p->loss, sizeof *p->loss, err);
 	p->phase = GN_PHASE_NEW;
 	return status;
+}
+
+enum gn_status gn_plan_run_forward(struct gn_plan *p, uint64_t number, const struct gn_plan_observer *observer, struct gn_err *err)
+{
+	enum gn_status status;
+
+	if (gn_plan_is_queued(p) || p->options.group)
+		return gn_err_set(err, GN_ERR_UNSUPPORTED, "parts of a network are run on hosts, with batch statistics of each rank");
+	status = begin_run(p, number, err);
+	return status ? status : run_parts(p, &p->parts, 0, number, observer, NULL, err);
+}
+
+enum gn_status gn_plan_run_backward(struct gn_plan *p, const void *gradient, const struct gn_plan_observer *observer, const float *accumulated,
+				    struct gn_err *err)
+{
+	const struct gn_plan_tensor *out = &p->tensors[p->logits_tensor];
+	enum gn_status status = GN_OK;
+
+	if (!gn_model_is_end(p->model))
+		status = gn_stream_copy(p->device.stream, gn_plan_address(p, out->grad), gradient, gn_layout_bytes(&out->layout), err);
+	return status ? status : run_parts(p, &p->parts, 1, 0, observer, accumulated, err);
 }
 
 enum gn_status gn_plan_check_labels(struct gn_plan *p, struct gn_err *err)
