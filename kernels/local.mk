@@ -9,6 +9,7 @@ libgannet_kernels_a_SOURCES = \
 	kernels/weight.c kernels/weight.h \
 	kernels/ref/ref.h \
 	kernels/ref/activation.c \
+	kernels/ref/attention.c \
 	kernels/ref/batch_norm.c \
 	kernels/ref/compress.c kernels/ref/compress.h \
 	kernels/ref/conv.c \
@@ -23,6 +24,7 @@ libgannet_kernels_a_SOURCES = \
 	kernels/host/host.h \
 	kernels/host/activation.c \
 	kernels/host/adaptive.c \
+	kernels/host/attention.c \
 	kernels/host/batch_norm.c kernels/host/norm_loops.h kernels/host/batch_norm_loops.h \
 	kernels/host/batch_norm_avx2.c \
 	kernels/host/batch_norm_avx512.c \
@@ -45,6 +47,7 @@ libgannet_kernels_a_SOURCES = \
 	kernels/host/scale.c \
 	kernels/host/sgd.c \
 	kernels/host/sums.c kernels/host/sums.h \
+	kernels/host/tokens.c \
 	kernels/host/update.c kernels/host/update.h \
 	kernels/host/weight_pack.c kernels/host/weight_pack.h \
 	kernels/host/onednn.h kernels/host/onednn_internal.h \

@@ -210,6 +210,18 @@ static enum gn_status infer(const struct gn_op_desc *d, struct gn_layout *out, s
 		return d->in[1].n == in->n && d->in[1].c == in->c && d->in[1].h == 1 && d->in[1].w == 1 ? GN_OK :
 			gn_err_set(err, GN_ERR_USAGE, "factors of %dx%dx%dx%d for a tensor of %dx%dx%dx%d", d->in[1].n, d->in[1].c,
 				   d->in[1].h, d->in[1].w, in->n, in->c, in->h, in->w);
+	case GN_OP_TOKENS:
+		out->h = 1 + in->h * in->w;
+		out->w = 1;
+		return GN_OK;
+	case GN_OP_ATTENTION:
+		out->c = in->c / 3;
+		return d->heads > 0 && in->c % (3 * d->heads) == 0 ? GN_OK :
+			gn_err_set(err, GN_ERR_USAGE, "attention of %d heads over %d channels: they must be three times a multiple of the heads",
+				   d->heads, in->c);
+	case GN_OP_FIRST_PIXEL:
+		out->h = out->w = 1;
+		return GN_OK;
 	case GN_OP_RELU:
 	case GN_OP_DROPOUT:
 	case GN_OP_ACTIVATION:

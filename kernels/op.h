@@ -40,7 +40,12 @@ enum gn_op_kind {
 	GN_OP_SCALE,
 	GN_OP_CHANNEL_SCALE,
 	GN_OP_DROP_PATH,
-	GN_OP_LAYER_NORM /* over the channels of each pixel, with weight and bias per channel */
+	GN_OP_LAYER_NORM, /* over the channels of each pixel, with weight and bias per channel */
+	/* a map of one column: the weight as pixel 0, then the pixels of the input in rows, plus the bias, [1 + pixels][channels] */
+	GN_OP_TOKENS,
+	/* softmax(q k^T / sqrt(channels of a head)) v over the pixels; channels of the input are q, k and v, each of desc.heads heads */
+	GN_OP_ATTENTION,
+	GN_OP_FIRST_PIXEL /* pixel 0 of every map */
 };
 
 /* PyTorch's ReLU6, SiLU, Hardswish, Hardsigmoid, Sigmoid and GELU (by erf). */
@@ -85,6 +90,7 @@ struct gn_op_desc {
 	int groups;
 	enum gn_activation activation;
 	int out_side;            /* adaptive average pool; square */
+	int heads;               /* attention */
 	int bias;                /* conv, linear */
 	int relu;                /* apply max(0, x) in the same pass: batch norm, add, conv in inference */
 	int add;                 /* add in[1] to the result before the relu: batch norm with relu, conv in inference */

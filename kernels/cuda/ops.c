@@ -27,6 +27,10 @@ static enum gn_status create_op(struct gn_op_device *device, const struct gn_op 
 		return gn_err_set(err, GN_ERR_UNSUPPORTED, "stochastic depth is not there for GPUs yet: use --device host");
 	case GN_OP_LAYER_NORM:
 		return gn_err_set(err, GN_ERR_UNSUPPORTED, "layer norm is not there for GPUs yet: use --device host");
+	case GN_OP_TOKENS:
+	case GN_OP_ATTENTION:
+	case GN_OP_FIRST_PIXEL:
+		return gn_err_set(err, GN_ERR_UNSUPPORTED, "tokens and attention are not there for GPUs yet: use --device host");
 	default:
 		return gn_cuda_simple_create(o, base, out, err);
 	}

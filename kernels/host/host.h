@@ -10,6 +10,9 @@ enum gn_status gn_host_dropout_create(const struct gn_op *base, struct gn_op **o
 enum gn_status gn_host_activation_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);
 enum gn_status gn_host_scale_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);
 enum gn_status gn_host_layer_norm_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);
+enum gn_status gn_host_attention_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);
+/* Also of the first pixel alone. */
+enum gn_status gn_host_tokens_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);
 enum gn_status gn_host_adaptive_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);
 
 #endif

@@ -39,6 +39,10 @@ struct gn_layer_loops {
 	/* buffer: twice that. Adds to dweight and dbias. dx may be dy. */
 	void (*norm_gradient)(const struct gn_layer_rows *r, const void *x, const void *dy, void *dx, float *dweight, float *dbias,
 			      float *buffer);
+	/* x becomes softmax(factor * x) */
+	void (*softmax)(size_t count, float factor, float *x);
+	/* d becomes the gradient of x: factor * y (d - sum(y d)) */
+	void (*softmax_gradient)(size_t count, float factor, const float *y, float *d);
 };
 
 /* Whether the gradient of an activation is computed from its output, else from its input. */

@@ -443,4 +443,36 @@ static void norm_gradient(const struct gn_layer_rows *r, const void *x, const vo
 	}
 }
 
-const struct gn_layer_loops GN_LAYER_LOOPS = {forward, backward, scale, scale_gradient, norm, norm_gradient};
+/* --- softmax --- */
+
+static void softmax(size_t count, float factor, float *x)
+{
+	float most = x[0], sum = 0;
+
+#pragma omp simd reduction(max : most)
+	for (size_t i = 0; i < count; i++)
+		most = x[i] > most ? x[i] : most;
+#pragma omp simd reduction(+ : sum)
+	for (size_t i = 0; i < count; i++) {
+		x[i] = exp_of(factor * (x[i] - most));
+		sum += x[i];
+	}
+	sum = 1 / sum;
+#pragma omp simd
+	for (size_t i = 0; i < count; i++)
+		x[i] *= sum;
+}
+
+static void softmax_gradient(size_t count, float factor, const float *y, float *d)
+{
+	float dot = 0;
+
+#pragma omp simd reduction(+ : dot)
+	for (size_t i = 0; i < count; i++)
+		dot += y[i] * d[i];
+#pragma omp simd
+	for (size_t i = 0; i < count; i++)
+		d[i] = factor * y[i] * (d[i] - dot);
+}
+
+const struct gn_layer_loops GN_LAYER_LOOPS = {forward, backward, scale, scale_gradient, norm, norm_gradient, softmax, softmax_gradient};

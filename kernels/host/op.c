@@ -33,6 +33,11 @@ enum gn_status gn_host_op_create(const struct gn_op *base, struct gn_op **out, s
 		return gn_host_scale_create(base, out, err);
 	case GN_OP_LAYER_NORM:
 		return gn_host_layer_norm_create(base, out, err);
+	case GN_OP_ATTENTION:
+		return gn_host_attention_create(base, out, err);
+	case GN_OP_TOKENS:
+	case GN_OP_FIRST_PIXEL:
+		return gn_host_tokens_create(base, out, err);
 	}
 	return gn_err_set(err, GN_ERR_UNSUPPORTED, "unknown operator kind %d", (int)base->desc.kind);
 }

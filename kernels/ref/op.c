@@ -160,6 +160,17 @@ static enum gn_status forward(struct gn_op *op, uint64_t step, struct gn_err *er
 	case GN_OP_LAYER_NORM:
 		gn_ref_layer_norm_forward(d->in[0].n, d->in[0].c, (size_t)d->in[0].h * d->in[0].w, x, d->eps, r->weight, r->bias, y);
 		break;
+	case GN_OP_TOKENS:
+		gn_ref_tokens_forward(d->in[0].n, d->in[0].c, (size_t)d->in[0].h * d->in[0].w, x, r->weight, r->bias, y);
+		break;
+	case GN_OP_ATTENTION:
+		gn_ref_attention_forward(d->in[0].n, d->heads, op->info.out.c / d->heads, (size_t)d->in[0].h * d->in[0].w, x, y,
+					 op->buffers.workspace);
+		break;
+	case GN_OP_FIRST_PIXEL:
+		for (size_t i = 0; i < count; i++)
+			y[i] = x[i * d->in[0].h * d->in[0].w];
+		break;
 	}
 	if (d->add)
 		gn_ref_add_forward(count, y, op->buffers.in[1], y);
@@ -252,6 +263,18 @@ static enum gn_status backward(struct gn_op *op, struct gn_err *err)
 		gn_ref_layer_norm_backward(d->in[0].n, d->in[0].c, (size_t)d->in[0].h * d->in[0].w, b->in[0], dy, d->eps, r->weight,
 					   b->din[0], r->dweight, r->dbias);
 		break;
+	case GN_OP_TOKENS:
+		gn_ref_tokens_backward(d->in[0].n, d->in[0].c, (size_t)d->in[0].h * d->in[0].w, dy, b->din[0], r->dweight, r->dbias);
+		break;
+	case GN_OP_ATTENTION:
+		gn_ref_attention_backward(d->in[0].n, d->heads, op->info.out.c / d->heads, (size_t)d->in[0].h * d->in[0].w, b->in[0], dy,
+					  b->din[0], b->workspace);
+		break;
+	case GN_OP_FIRST_PIXEL:
+		memset(b->din[0], 0, gn_layout_bytes(&op->info.in[0]));
+		for (size_t i = 0; i < count; i++)
+			((double *)b->din[0])[i * d->in[0].h * d->in[0].w] = dy[i];
+		break;
 	}
 	narrow(r->weights, r->dweight, b->dweight);
 	narrow(r->biases, r->dbias, b->dbias);
@@ -281,6 +304,12 @@ static void set_sizes(struct ref_op *r)
 		r->weights = r->biases = in->c;
 	if (d->kind == GN_OP_CHANNEL_SCALE)
 		r->weights = in->c;
+	if (d->kind == GN_OP_TOKENS) {
+		r->weights = in->c;
+		r->biases = (size_t)in->c * (1 + (size_t)in->h * in->w);
+	}
+	if (d->kind == GN_OP_ATTENTION)
+		info->workspace_bytes = 2 * (size_t)in->h * in->w * sizeof(double);
 	if (is_scale(d))
 		info->workspace_bytes = 3 * (size_t)in->n * in->c * sizeof(double);
 	info->scratch_bytes = 2 * (r->weights + r->biases) * sizeof(double);
@@ -309,7 +338,7 @@ enum gn_status gn_ref_op_create(const struct gn_op *base, struct gn_op **out, st
 					   info->out.h, info->out.w, d->kernel,  d->stride,  d->pad, d->groups};
 	set_sizes(r);
 	info->backward_reads_in = d->kind == GN_OP_CONV || d->kind == GN_OP_LINEAR || d->kind == GN_OP_BATCH_NORM ||
-				  d->kind == GN_OP_ACTIVATION || d->kind == GN_OP_LAYER_NORM || is_scale(d);
+				  d->kind == GN_OP_ACTIVATION || d->kind == GN_OP_LAYER_NORM || d->kind == GN_OP_ATTENTION || is_scale(d);
 	info->backward_reads_out = d->kind == GN_OP_RELU || d->relu;
 	info->in_place = d->kind == GN_OP_RELU || d->kind == GN_OP_DROPOUT;
 	*out = &r->base;

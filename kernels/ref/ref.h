@@ -49,6 +49,12 @@ void gn_ref_layer_norm_forward(int n, int c, size_t count, const double *x, doub
 			       double *y);
 void gn_ref_layer_norm_backward(int n, int c, size_t count, const double *x, const double *dy, double eps, const double *weight,
 				double *dx, double *dweight, double *dbias);
+/* Pixels of x, [n][c][count], after the token [c], plus the position [count + 1][c]. dx may be NULL. */
+void gn_ref_tokens_forward(int n, int c, size_t count, const double *x, const double *token, const double *position, double *y);
+void gn_ref_tokens_backward(int n, int c, size_t count, const double *dy, double *dx, double *dtoken, double *dposition);
+/* x: q, k and v of every image, each [heads][size][count]. room: count values; backward: twice that. */
+void gn_ref_attention_forward(int n, int heads, int size, size_t count, const double *x, double *y, double *room);
+void gn_ref_attention_backward(int n, int heads, int size, size_t count, const double *x, const double *dy, double *dx, double *room);
 void gn_ref_add_forward(size_t count, const double *a, const double *b, double *y);
 
 /* Padding is never the maximum. Of equal values the first in row order is taken, as in PyTorch. argmax: index into x. */

@@ -12,4 +12,5 @@
 	EMBED(mobilenet_v3_large_b3_s96, "tests/golden/mobilenet_v3_large-b3-s96-c7.json")
 	EMBED(efficientnet_b0_b3_s96, "tests/golden/efficientnet_b0-b3-s96-c7.json")
 	EMBED(convnext_tiny_b3_s96, "tests/golden/convnext_tiny-b3-s96-c7.json")
+	EMBED(vit_b_16_b2_s64, "tests/golden/vit_b_16-b2-s64-c10.json")
 	.section .note.GNU-stack, "", %progbits

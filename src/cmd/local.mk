@@ -39,8 +39,9 @@ GOLDEN_FILES = \
 	tests/golden/mobilenet_v2-b3-s96-c7.json \
 	tests/golden/mobilenet_v3_large-b3-s96-c7.json \
 	tests/golden/efficientnet_b0-b3-s96-c7.json \
-	tests/golden/convnext_tiny-b3-s96-c7.json
-EXTRA_DIST += $(GOLDEN_FILES) tests/golden/README.md tests/golden/resnet18-b2-s32-c10.json
+	tests/golden/convnext_tiny-b3-s96-c7.json \
+	tests/golden/vit_b_16-b2-s64-c10.json
+EXTRA_DIST += $(GOLDEN_FILES) tests/golden/README.md tests/golden/resnet18-b2-s32-c10.json tests/golden/vit_b_16-b3-s96-c17.json
 # the assembler finds the reference files by its own -I
 gannet_CCASFLAGS = -Wa,-I$(top_srcdir)
 src/cmd/gannet-golden.$(OBJEXT): $(GOLDEN_FILES)

@@ -17,6 +17,7 @@ extern const char gn_golden_mobilenet_v2_b3_s96[], gn_golden_mobilenet_v2_b3_s96
 extern const char gn_golden_mobilenet_v3_large_b3_s96[], gn_golden_mobilenet_v3_large_b3_s96_end[];
 extern const char gn_golden_efficientnet_b0_b3_s96[], gn_golden_efficientnet_b0_b3_s96_end[];
 extern const char gn_golden_convnext_tiny_b3_s96[], gn_golden_convnext_tiny_b3_s96_end[];
+extern const char gn_golden_vit_b_16_b2_s64[], gn_golden_vit_b_16_b2_s64_end[];
 
 static const struct bundled {
 	const char *name, *begin, *end;
@@ -29,6 +30,7 @@ static const struct bundled {
 	{"mobilenet_v3_large-b3-s96-c7.json", gn_golden_mobilenet_v3_large_b3_s96, gn_golden_mobilenet_v3_large_b3_s96_end, 1},
 	{"efficientnet_b0-b3-s96-c7.json", gn_golden_efficientnet_b0_b3_s96, gn_golden_efficientnet_b0_b3_s96_end, 1},
 	{"convnext_tiny-b3-s96-c7.json", gn_golden_convnext_tiny_b3_s96, gn_golden_convnext_tiny_b3_s96_end, 1},
+	{"vit_b_16-b2-s64-c10.json", gn_golden_vit_b_16_b2_s64, gn_golden_vit_b_16_b2_s64_end, 1},
 };
 
 struct options {

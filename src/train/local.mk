@@ -82,9 +82,11 @@ libgannet_train_a_SOURCES += \
 	src/train/model/onnx_graph.c \
 	src/train/model/onnx_internal.h \
 	src/train/model/onnx_layers.c \
+	src/train/model/onnx_tokens.c \
 	src/train/model/resnet.c \
 	src/train/model/safetensors.c src/train/model/safetensors.h \
 	src/train/model/vgg.c \
+	src/train/model/vit.c \
 	src/train/model/weights.c src/train/model/weights.h \
 	src/train/model/weights_about.c src/train/model/weights_about.h
 

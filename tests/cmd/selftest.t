@@ -21,6 +21,11 @@ for network in mobilenet_v2 mobilenet_v3_large efficientnet_b0 convnext_tiny; do
 		--golden "$GN_SOURCE/tests/golden/$network-b3-s96-c7.json"
 done
 
+for file in vit_b_16-b2-s64-c10 vit_b_16-b3-s96-c17; do
+	expect 0 'within all bounds|no larger than' "$file is within all bounds" timeout 300 "$gannet" selftest --brief \
+		--golden "$GN_SOURCE/tests/golden/$file.json"
+done
+
 # a check that can fail: one wrong digit in a loss, a logit, a gradient
 with loss.json 's/3.25558/3.25568/'
 expect 1 'loss +step 1 .*FAIL' 'a wrong loss is seen' "$gannet" selftest --golden "$dir/loss.json"

@@ -68,6 +68,10 @@ void op_run_init(struct op_run *r, const struct gn_op_desc *desc, int values)
 		r->bias_count = d.channels_out;
 	if (d.kind == GN_OP_CHANNEL_SCALE)
 		r->weight_count = r->in.c;
+	if (d.kind == GN_OP_TOKENS) {
+		r->weight_count = r->in.c;
+		r->bias_count = (size_t)r->in.c * (1 + (size_t)r->in.h * r->in.w);
+	}
 	if (d.kind == GN_OP_BATCH_NORM || d.kind == GN_OP_LAYER_NORM)
 		r->weight_count = r->bias_count = r->in.c;
 	r->x[0] = random_floats(r->in_count, 1, values);

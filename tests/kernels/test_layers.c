@@ -1,4 +1,4 @@
-/* Operators of networks after ResNet: convolutions in groups, activations, scaling, stochastic depth and layer norm. The host's against
+/* Operators of networks after ResNet: convolutions in groups, activations, scaling, stochastic depth, layer norm, attention and tokens. The host's against
  * the oracle, in floats and in bfloat16 (one rounding of a tensor is 2^-8), and the oracle's gradients against central differences. */
 #include "tests/kernels/op_pair.h"
 
@@ -108,6 +108,39 @@ static void test_layer_norm(void **state)
 	}
 }
 
+static void test_attention(void **state)
+{
+	/* images, heads, channels of a head, rows, columns */
+	static const int table[][5] = {{2, 3, 8, 5, 1}, {1, 1, 1, 1, 1}, {3, 12, 64, 17, 1}, {2, 2, 16, 33, 1}, {1, 4, 5, 6, 7}};
+	char title[80];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+		const int *t = table[i];
+		struct gn_op_desc d = {.kind = GN_OP_ATTENTION, .heads = t[1], .training = 1, .needs_din = 1};
+
+		d.in[0] = d.in[1] = shape(t[0], 3 * t[1] * t[2], t[3], t[4]);
+		snprintf(title, sizeof title, "attention of %d heads of %d over %dx%d", t[1], t[2], t[3], t[4]);
+		compare(title, &d, 5e-6);
+	}
+}
+
+static void test_tokens(void **state)
+{
+	static const enum gn_op_kind kinds[] = {GN_OP_TOKENS, GN_OP_FIRST_PIXEL};
+	char title[80];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+		for (int k = 0; k < 4; k++) {
+			struct gn_op_desc d = {.kind = kinds[k % 2], .training = 1, .needs_din = k < 2 || k % 2};
+
+			d.in[0] = d.in[1] = shape(sizes[i][0], sizes[i][1], sizes[i][2], sizes[i][3]);
+			snprintf(title, sizeof title, "tokens %d of %dx%d", k, sizes[i][1], sizes[i][2]);
+			compare(title, &d, 2e-6);
+		}
+}
+
 /* An image is dropped or kept as a whole, as often as the rate says; the mask depends on step and stream alone. */
 static void test_drop_path(void **state)
 {
@@ -197,7 +230,8 @@ static void test_differences(void **state)
 {
 	static double x[2][ROOM], y[ROOM], c[ROOM], dx[2][ROOM], workspace[4 * ROOM], scratch[8 * ROOM];
 	static float weight[ROOM], bias[ROOM], dweight[ROOM], dbias[ROOM];
-	static const enum gn_op_kind kinds[] = {GN_OP_SCALE, GN_OP_CHANNEL_SCALE, GN_OP_DROP_PATH, GN_OP_LAYER_NORM, GN_OP_CONV};
+	static const enum gn_op_kind kinds[] = {GN_OP_SCALE, GN_OP_CHANNEL_SCALE, GN_OP_DROP_PATH, GN_OP_LAYER_NORM, GN_OP_CONV,
+						 GN_OP_TOKENS, GN_OP_ATTENTION, GN_OP_FIRST_PIXEL};
 	struct gn_rng r;
 
 	(void)state;
@@ -212,7 +246,7 @@ static void test_differences(void **state)
 	for (size_t k = 0; k < sizeof kinds / sizeof *kinds + sizeof activations / sizeof *activations; k++) {
 		size_t fixed = sizeof kinds / sizeof *kinds;
 		struct gn_op_desc d = {.kind = k < fixed ? kinds[k] : GN_OP_ACTIVATION, .in = {shape(2, 6, 3, 3), shape(2, 6, 1, 1)},
-				       .channels_out = 6, .kernel = 3, .stride = 1, .pad = 1, .groups = 3, .rate = 0.4, .eps = 1e-6,
+				       .channels_out = 6, .kernel = 3, .stride = 1, .pad = 1, .groups = 3, .heads = 2, .rate = 0.4, .eps = 1e-6,
 				       .training = 1, .needs_din = 1};
 		struct gn_op_buffers b = {.in = {x[0], x[1]}, .out = y, .dout = c, .din = {dx[0], dx[1]}, .weight = weight, .bias = bias,
 					  .dweight = dweight, .dbias = dbias, .workspace = workspace, .scratch = scratch};
@@ -240,7 +274,7 @@ static void same_by_channel(const struct gn_layer_loops *a, const struct gn_laye
 	const struct gn_layer_piece piece = {PIXELS, CHANNELS, CHANNELS, 0};
 	const struct gn_layer_rows rows = {PIXELS, CHANNELS, CHANNELS, CHANNELS, CHANNELS, 0, 1e-6, weight, bias};
 	const struct gn_layer_loops *of[2] = {a, b};
-	static float y[2][COUNT], sums[2][2 * CHANNELS];
+	static float y[2][COUNT], sums[2][2 * CHANNELS], d[2][COUNT];
 
 	for (int c = 0; c < CHANNELS; c++) {
 		weight[c] = 1 + (float)c / 10;
@@ -256,6 +290,14 @@ static void same_by_channel(const struct gn_layer_loops *a, const struct gn_laye
 	for (int k = 0; k < 2; k++)
 		of[k]->norm(&rows, x, y[k], buffer);
 	assert_near("loops", "normalised", COUNT, y[1], y[0], 1e-5);
+	for (int k = 0; k < 2; k++) {
+		memcpy(y[k], x, COUNT * sizeof *x);
+		memcpy(d[k], dy, COUNT * sizeof *dy);
+		of[k]->softmax(COUNT, 0.5f, y[k]);
+		of[k]->softmax_gradient(COUNT, 0.5f, y[k], d[k]);
+	}
+	assert_near("loops", "softmax", COUNT, y[1], y[0], 1e-5);
+	assert_near("loops", "gradient of softmax", COUNT, d[1], d[0], 1e-4);
 	memset(sums, 0, sizeof sums);
 	for (int k = 0; k < 2; k++)
 		of[k]->norm_gradient(&rows, x, dy, y[k], sums[k], sums[k] + CHANNELS, buffer);
@@ -311,12 +353,17 @@ static void test_refusals(void **state)
 	assert_int_equal(gn_op_create(GN_BACKEND_HOST, &conv, &op, &err), GN_ERR_USAGE);
 	assert_int_equal(gn_op_create(GN_BACKEND_HOST, &scale, &op, &err), GN_ERR_USAGE);
 	assert_non_null(strstr(err.text, "factors of 2x5x1x1"));
+	scale.kind = GN_OP_ATTENTION;
+	for (scale.heads = 0; scale.heads < 5; scale.heads += 4)
+		assert_int_equal(gn_op_create(GN_BACKEND_HOST, &scale, &op, &err), GN_ERR_USAGE);
+	assert_non_null(strstr(err.text, "attention of 4 heads over 6 channels"));
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_groups),	  cmocka_unit_test(test_activations), cmocka_unit_test(test_scaling),
+		cmocka_unit_test(test_attention),  cmocka_unit_test(test_tokens),
 		cmocka_unit_test(test_layer_norm), cmocka_unit_test(test_drop_path),  cmocka_unit_test(test_corners),
 		cmocka_unit_test(test_differences), cmocka_unit_test(test_loops),     cmocka_unit_test(test_refusals),
 	};

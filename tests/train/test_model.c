@@ -34,6 +34,7 @@ static void test_counts(void **state)
 		{"mobilenet_v3_large", 1000, 5483032, 174, 92},
 		{"efficientnet_b0", 1000, 5288548, 213, 98},
 		{"convnext_tiny", 1000, 28589128, 182, 0},
+		{"vit_b_16", 1000, 86567656, 152, 0},
 	};
 	struct gn_err err;
 
@@ -123,6 +124,14 @@ static void test_other_names(void **state)
 	assert_ok(gn_model_create("resnet20", 10, 0, 32, &m, &err));
 	assert_shape(m, "layer3.0.downsample.0.weight", 64, 32, 1, 1);
 	gn_model_destroy(m);
+	assert_ok(gn_model_create("vit_b_16", 10, 1, 48, &m, &err));
+	assert_shape(m, "conv_proj.weight", 768, 1, 16, 16);
+	assert_shape(m, "class_token", 1, 1, 768, 0);
+	assert_shape(m, "encoder.pos_embedding", 1, 10, 768, 0);
+	assert_shape(m, "encoder.layers.encoder_layer_11.self_attention.in_proj_weight", 2304, 768, 0, 0);
+	assert_shape(m, "encoder.layers.encoder_layer_11.self_attention.out_proj.bias", 768, 0, 0, 0);
+	assert_shape(m, "heads.head.weight", 10, 768, 0, 0);
+	gn_model_destroy(m);
 }
 
 /* Flat arrays: no overlap, aligned, all inside. */
@@ -155,6 +164,8 @@ static void test_refusals(void **state)
 	assert_int_equal(gn_model_create("lenet", 0, 0, 28, &m, &err), GN_ERR_USAGE);
 	assert_int_equal(gn_model_create("lenet", 10, -1, 28, &m, &err), GN_ERR_USAGE);
 	assert_int_equal(gn_model_create("lenet", 10, 0, 0, &m, &err), GN_ERR_USAGE);
+	assert_int_equal(gn_model_create("vit_b_16", 10, 0, 100, &m, &err), GN_ERR_USAGE);
+	assert_non_null(strstr(err.text, "must be a multiple of 16"));
 	assert_null(m);
 }
 

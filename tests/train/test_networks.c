@@ -105,19 +105,23 @@ static void test_frozen(void **state)
 
 static void test_bf16(void **state)
 {
-	struct net full, half;
+	static const char *const names[] = {"convnext_tiny", "vit_b_16"};
 
 	(void)state;
 	if (!gn_backend_has_bf16(GN_BACKEND_HOST))
 		skip();
-	of_formula(&full, "convnext_tiny", (struct gn_plan_options){.backend = GN_BACKEND_HOST, .training = 1});
-	of_formula(&half, "convnext_tiny", (struct gn_plan_options){.backend = GN_BACKEND_HOST, .training = 1, .bf16 = 1});
-	assert_true(apart(BATCH * CLASSES, forward(&half, 0), forward(&full, 0)) < 5e-2);
-	backward(&full);
-	backward(&half);
-	assert_true(apart(gn_model_param_elements(full.model), half.grads, full.grads) < 5e-2);
-	net_release(&full);
-	net_release(&half);
+	for (int i = 0; i < 2; i++) {
+		struct net full, half;
+
+		of_formula(&full, names[i], (struct gn_plan_options){.backend = GN_BACKEND_HOST, .training = 1});
+		of_formula(&half, names[i], (struct gn_plan_options){.backend = GN_BACKEND_HOST, .training = 1, .bf16 = 1});
+		assert_true(apart(BATCH * CLASSES, forward(&half, 0), forward(&full, 0)) < 5e-2);
+		backward(&full);
+		backward(&half);
+		assert_true(apart(gn_model_param_elements(full.model), half.grads, full.grads) < 5e-2);
+		net_release(&full);
+		net_release(&half);
+	}
 }
 
 static double deviation(const char *network, const char *name)
@@ -160,6 +164,17 @@ static void test_initial(void **state)
 		{"convnext_tiny", "features.0.0.bias", 0},
 		{"convnext_tiny", "features.1.0.layer_scale", 1e-6},
 		{"convnext_tiny", "classifier.0.weight", 1},
+		{"vit_b_16", "conv_proj.weight", 0.036084392}, /* sqrt(1 / 768) */
+		{"vit_b_16", "class_token", 0},
+		{"vit_b_16", "encoder.pos_embedding", 0.02},
+		{"vit_b_16", "encoder.layers.encoder_layer_5.self_attention.in_proj_weight", 0.025515518}, /* sqrt(2 / 3072) */
+		{"vit_b_16", "encoder.layers.encoder_layer_5.self_attention.in_proj_bias", 0},
+		{"vit_b_16", "encoder.layers.encoder_layer_5.self_attention.out_proj.weight", 0.020833333}, /* 1 / sqrt(768) / sqrt(3) */
+		{"vit_b_16", "encoder.layers.encoder_layer_5.self_attention.out_proj.bias", 0},
+		{"vit_b_16", "encoder.layers.encoder_layer_5.mlp.0.weight", 0.022821773}, /* sqrt(2 / 3840) */
+		{"vit_b_16", "encoder.layers.encoder_layer_5.mlp.3.bias", 1e-6},
+		{"vit_b_16", "encoder.ln.weight", 1},
+		{"vit_b_16", "heads.head.weight", 0},
 	};
 
 	(void)state;

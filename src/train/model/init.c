@@ -91,6 +91,31 @@ static void uniform(size_t count, double fan_in, struct gn_rng *r, float *out)
 		out[i] = (float)(bound * (2 * gn_rng_uniform(r) - 1));
 }
 
+/* Glorot and Bengio 2010. */
+static void xavier(const struct gn_param *p, struct gn_rng *r, float *out)
+{
+	uniform(p->count, (double)(p->shape[0] + p->shape[1]) / 6, r, out);
+}
+
+/* torchvision's VisionTransformer: the head is 0, the rest of linear layers Xavier-uniform but out_proj, which is PyTorch's Linear. */
+static void vit(const struct gn_param *p, struct gn_rng *r, float *out)
+{
+	int is_mlp = strstr(p->name, ".mlp.") != NULL;
+
+	if (p->kind == GN_PARAM_WEIGHT && p->dims == 4)
+		normal(p, 1 / sqrt((double)(p->count / (size_t)p->shape[0])), r, out);
+	else if (p->kind == GN_PARAM_WEIGHT && strstr(p->name, ".out_proj."))
+		uniform(p->count, (double)p->shape[1], r, out);
+	else if (p->kind == GN_PARAM_WEIGHT && !strstr(p->name, "heads."))
+		xavier(p, r, out);
+	else if (p->kind == GN_PARAM_POSITION)
+		normal(p, 0.02, r, out);
+	else if (p->kind == GN_PARAM_BIAS && is_mlp)
+		normal(p, 1e-6, r, out);
+	else
+		memset(out, 0, p->count * sizeof *out);
+}
+
 void gn_init_param(const struct gn_model *m, int index, uint64_t seed, float *out)
 {
 	const struct gn_param *p = gn_model_param(m, index);
@@ -105,6 +130,8 @@ void gn_init_param(const struct gn_model *m, int index, uint64_t seed, float *ou
 	else if (p->kind == GN_PARAM_LAYER_SCALE)
 		for (size_t i = 0; i < p->count; i++)
 			out[i] = 1e-6f;
+	else if (rule == GN_INIT_VIT)
+		vit(p, &r, out);
 	else if (p->kind == GN_PARAM_WEIGHT && rule == GN_INIT_CONVNEXT)
 		normal(p, 0.02, &r, out);
 	else if (p->dims == 4)

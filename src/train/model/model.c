@@ -5,25 +5,27 @@
 #include <string.h>
 
 const char gn_model_names[] = "lenet|resnet20|resnet18|resnet34|resnet50|resnet101|resnet152|vgg16|mobilenet_v2|mobilenet_v3_large|"
-			      "efficientnet_b0|convnext_tiny";
+			      "efficientnet_b0|convnext_tiny|vit_b_16";
 
 static const struct family {
 	const char *name;
 	int channels, side, depth;
 	void (*build)(struct gn_model *m); /* NULL: a residual network of that depth */
+	int patch; /* sides are multiples of it; 0: any */
 } families[] = {
-	{"lenet", 1, 28, 0, gn_model_build_lenet},
-	{"resnet20", 3, 32, 20, NULL},
-	{"resnet18", 3, 224, 18, NULL},
-	{"resnet34", 3, 224, 34, NULL},
-	{"resnet50", 3, 224, 50, NULL},
-	{"resnet101", 3, 224, 101, NULL},
-	{"resnet152", 3, 224, 152, NULL},
-	{"vgg16", 3, 224, 0, gn_model_build_vgg16},
-	{"mobilenet_v2", 3, 224, 0, gn_model_build_mobilenet_v2},
-	{"mobilenet_v3_large", 3, 224, 0, gn_model_build_mobilenet_v3_large},
-	{"efficientnet_b0", 3, 224, 0, gn_model_build_efficientnet_b0},
-	{"convnext_tiny", 3, 224, 0, gn_model_build_convnext_tiny},
+	{"lenet", 1, 28, 0, gn_model_build_lenet, 0},
+	{"resnet20", 3, 32, 20, NULL, 0},
+	{"resnet18", 3, 224, 18, NULL, 0},
+	{"resnet34", 3, 224, 34, NULL, 0},
+	{"resnet50", 3, 224, 50, NULL, 0},
+	{"resnet101", 3, 224, 101, NULL, 0},
+	{"resnet152", 3, 224, 152, NULL, 0},
+	{"vgg16", 3, 224, 0, gn_model_build_vgg16, 0},
+	{"mobilenet_v2", 3, 224, 0, gn_model_build_mobilenet_v2, 0},
+	{"mobilenet_v3_large", 3, 224, 0, gn_model_build_mobilenet_v3_large, 0},
+	{"efficientnet_b0", 3, 224, 0, gn_model_build_efficientnet_b0, 0},
+	{"convnext_tiny", 3, 224, 0, gn_model_build_convnext_tiny, 0},
+	{"vit_b_16", 3, 224, 0, gn_model_build_vit_b_16, 16},
 };
 
 static const struct family *find(const char *name)
@@ -76,7 +78,9 @@ static struct gn_param describe(struct gn_model *m, int node, const char *suffix
 {
 	struct gn_param p = {.kind = kind, .node = node, .dims = dims, .count = 1, .offset = offset};
 
-	if ((size_t)snprintf(p.name, sizeof p.name, "%s.%s", m->nodes[node].name, suffix) >= sizeof p.name)
+	int is_whole = !*m->nodes[node].name;
+
+	if ((size_t)snprintf(p.name, sizeof p.name, "%s%s%s", m->nodes[node].name, is_whole ? "" : ".", suffix) >= sizeof p.name)
 		m->failed = 1;
 	for (int i = 0; i < 4; i++)
 		p.shape[i] = 1;
@@ -118,7 +122,7 @@ static struct gn_map map_of(const struct gn_model *m, int node)
 
 /* dims: of the weight, 4, or 2 for a window of one pixel. */
 static int add_conv(struct gn_model *m, const char *name, int input, int channels_out, struct gn_window window, int bias, int groups,
-		    int dims)
+		    int dims, const char *weight_name, const char *bias_name)
 {
 	struct gn_shm n = {.kind = GN_LAYER_CONV,
 			    .input = {input, -1},
@@ -133,28 +137,61 @@ static int add_conv(struct gn_model *m, const char *name, int input, int channel
 	int64_t shape[4] = {channels_out, in.c / groups, window.kernel, window.kernel};
 	int node = add_node(m, &n, name, out);
 
-	add_param(m, node, "weight", GN_PARAM_WEIGHT, dims, shape);
+	add_param(m, node, weight_name, GN_PARAM_WEIGHT, dims, shape);
 	if (bias)
-		add_param(m, node, "bias", GN_PARAM_BIAS, 1, shape);
+		add_param(m, node, bias_name, GN_PARAM_BIAS, 1, shape);
 	return node;
 }
 
 int gn_model_add_conv(struct gn_model *m, const char *name, int input, int channels_out, struct gn_window window,
 		      int bias)
 {
-	return add_conv(m, name, input, channels_out, window, bias, 1, 4);
+	return add_conv(m, name, input, channels_out, window, bias, 1, 4, "weight", "bias");
 }
 
 int gn_model_add_depthwise(struct gn_model *m, const char *name, int input, struct gn_window window, int bias)
 {
 	int channels = m->failed ? 1 : map_of(m, input).c;
 
-	return add_conv(m, name, input, channels, window, bias, channels, 4);
+	return add_conv(m, name, input, channels, window, bias, channels, 4, "weight", "bias");
 }
 
 int gn_model_add_pixel_linear(struct gn_model *m, const char *name, int input, int features)
 {
-	return add_conv(m, name, input, features, (struct gn_window){1, 1, 0}, 1, 1, 2);
+	return gn_model_add_named_linear(m, name, input, features, "weight", "bias");
+}
+
+int gn_model_add_named_linear(struct gn_model *m, const char *name, int input, int features, const char *weight, const char *bias)
+{
+	return add_conv(m, name, input, features, (struct gn_window){1, 1, 0}, 1, 1, 2, weight, bias);
+}
+
+int gn_model_add_tokens(struct gn_model *m, int input)
+{
+	struct gn_shm n = {.kind = GN_LAYER_TOKENS, .input = {input, -1}};
+	struct gn_map map = map_of(m, input);
+	int64_t token[3] = {1, 1, map.c}, position[3] = {1, 1 + (int64_t)map.h * map.w, map.c};
+	int node = add_node(m, &n, "", (struct gn_map){map.c, 1 + map.h * map.w, 1});
+
+	add_param(m, node, "class_token", GN_PARAM_TOKEN, 3, token);
+	add_param(m, node, "encoder.pos_embedding", GN_PARAM_POSITION, 3, position);
+	return node;
+}
+
+int gn_model_add_attention(struct gn_model *m, int input, int heads)
+{
+	struct gn_shm n = {.kind = GN_LAYER_ATTENTION, .input = {input, -1}, .heads = heads};
+	struct gn_map map = map_of(m, input);
+
+	map.c /= 3;
+	return add_node(m, &n, "", map);
+}
+
+int gn_model_add_first_pixel(struct gn_model *m, int input)
+{
+	struct gn_shm n = {.kind = GN_LAYER_FIRST_PIXEL, .input = {input, -1}};
+
+	return add_node(m, &n, "", (struct gn_map){map_of(m, input).c, 1, 1});
 }
 
 int gn_model_add_layer_norm(struct gn_model *m, const char *name, int input, double eps)
@@ -294,6 +331,9 @@ enum gn_status gn_model_create(const char *name, int classes, int channels, int 
 		return gn_err_set(err, GN_ERR_USAGE, "%s with %d channels: the range is 1 to 1024", name, channels);
 	if (side < 1 || side > 8192)
 		return gn_err_set(err, GN_ERR_USAGE, "%s with images of side %d: the range is 1 to 8192", name, side);
+	if (f->patch && side % f->patch)
+		return gn_err_set(err, GN_ERR_USAGE, "%s with images of side %d: the side must be a multiple of %d, that of a patch", name, side,
+				  f->patch);
 	m = calloc(1, sizeof *m);
 	if (!m)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the description of %s", name);

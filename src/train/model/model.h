@@ -28,18 +28,22 @@ enum gn_layer {
 	GN_LAYER_SCALE,		/* the first input's maps by the second input, one factor each */
 	GN_LAYER_CHANNEL_SCALE, /* by a parameter per channel */
 	GN_LAYER_DROP_PATH,	/* stochastic depth: in training a whole image becomes 0 */
-	GN_LAYER_LAYER_NORM	/* over the channels of each pixel */
+	GN_LAYER_LAYER_NORM,	/* over the channels of each pixel */
+	GN_LAYER_TOKENS,	/* pixels after a class token, plus an embedding of their positions: one column */
+	GN_LAYER_ATTENTION,	/* multi-head self-attention over the pixels, of queries, keys and values as channels */
+	GN_LAYER_FIRST_PIXEL
 };
 
 struct gn_shm {
 	enum gn_layer kind;
-	char name[48];           /* torchvision's prefix, "layer1.0.conv1"; "" for layers without parameters */
+	char name[64];           /* torchvision's prefix, "layer1.0.conv1"; "" for layers without parameters */
 	int input[2];            /* nodes; -1: none */
 	int channels_out;        /* conv, linear */
 	int kernel, stride, pad; /* conv, max pool */
 	int out_side;            /* adaptive average pool */
 	int bias;                /* conv, linear */
 	int groups;              /* conv; 0: one */
+	int heads;               /* attention */
 	enum gn_activation activation;
 	double eps, momentum;    /* batch norm; eps: layer norm */
 	double rate;             /* dropout; drop path: the share of the network's probability that this depth has */
@@ -51,13 +55,15 @@ enum gn_param_kind {
 	GN_PARAM_BN_WEIGHT, /* and layer norm's */
 	GN_PARAM_BN_BIAS,
 	GN_PARAM_LAYER_SCALE, /* a factor per channel, 1e-6 at first */
+	GN_PARAM_TOKEN, /* the class token, 0 at first */
+	GN_PARAM_POSITION, /* the embedding of positions */
 	GN_BUFFER_MEAN,
 	GN_BUFFER_VAR
 };
 
-/* A trainable tensor or a batch norm buffer, in the order of torchvision's state dict. */
+/* A trainable tensor or a batch norm buffer, in the order of torchvision's state dict; but vit's class token is behind conv_proj. */
 struct gn_param {
-	char name[64]; /* "layer1.0.conv1.weight" */
+	char name[72]; /* "layer1.0.conv1.weight" */
 	enum gn_param_kind kind;
 	int node;
 	int dims;
@@ -85,7 +91,8 @@ enum gn_init_rule {
 	GN_INIT_RESNET,
 	GN_INIT_VGG,	      /* linear layers normal, deviation 0.01, bias 0: VGG, MobileNet */
 	GN_INIT_EFFICIENTNET, /* linear layers uniform in +-1/sqrt(features), bias 0 */
-	GN_INIT_CONVNEXT      /* convolutions and linear layers normal, deviation 0.02, bias 0 */
+	GN_INIT_CONVNEXT,     /* convolutions and linear layers normal, deviation 0.02, bias 0 */
+	GN_INIT_VIT	      /* as torchvision's VisionTransformer, layer by layer */
 };
 enum gn_init_rule gn_model_init_rule(const struct gn_model *m);
 /* torchvision's default probability of stochastic depth at the last block; 0: the network has none. */

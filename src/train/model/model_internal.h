@@ -39,6 +39,12 @@ int gn_model_add_batch_norm(struct gn_model *m, const char *name, int input);
 int gn_model_add_layer_norm(struct gn_model *m, const char *name, int input, double eps);
 /* A linear layer over the channels of each pixel: a convolution whose weight is OI. */
 int gn_model_add_pixel_linear(struct gn_model *m, const char *name, int input, int features);
+/* The same with full names of weight and bias. */
+int gn_model_add_named_linear(struct gn_model *m, const char *name, int input, int features, const char *weight, const char *bias);
+/* Parameters class_token and encoder.pos_embedding. */
+int gn_model_add_tokens(struct gn_model *m, int input);
+int gn_model_add_attention(struct gn_model *m, int input, int heads);
+int gn_model_add_first_pixel(struct gn_model *m, int input);
 int gn_model_add_relu(struct gn_model *m, int input);
 int gn_model_add_activation(struct gn_model *m, int input, enum gn_activation kind);
 /* factors: a node of maps of one pixel. */
@@ -59,5 +65,6 @@ void gn_model_build_mobilenet_v2(struct gn_model *m);
 void gn_model_build_mobilenet_v3_large(struct gn_model *m);
 void gn_model_build_efficientnet_b0(struct gn_model *m);
 void gn_model_build_convnext_tiny(struct gn_model *m);
+void gn_model_build_vit_b_16(struct gn_model *m);
 
 #endif

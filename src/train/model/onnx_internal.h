@@ -37,7 +37,7 @@ struct gn_onnx_attribute {
 	const char *name;
 	int is_real, is_list;
 	int count;
-	int64_t ints[4];
+	int64_t ints[8];
 	float real;
 };
 
@@ -50,6 +50,14 @@ void gn_onnx_add_tensor(struct gn_onnx *g, const char *name, int dims, const int
 float *gn_onnx_add_own_tensor(struct gn_onnx *g, const char *name, int dims, const int64_t *shape);
 /* Initialisers of a parameter or buffer of the model. */
 void gn_onnx_add_param(struct gn_onnx *g, const struct gn_param *p);
+
+/* onnx_tokens.c: a vision transformer's layers. */
+void gn_onnx_add_tokens(struct gn_onnx *g, int layer);
+void gn_onnx_add_attention(struct gn_onnx *g, int layer);
+void gn_onnx_add_first_pixel(struct gn_onnx *g, int layer);
+
+/* The name of a scalar initialiser of that value. */
+const char *gn_onnx_constant(struct gn_onnx *g, float value, char name[GN_ONNX_NAME_MAX]);
 
 /* Appends the operators of all layers by the table. GN_ERR_UNSUPPORTED names a layer without an entry. */
 enum gn_status gn_onnx_add_layers(struct gn_onnx *g, struct gn_err *err);

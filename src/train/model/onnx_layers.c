@@ -111,7 +111,7 @@ static void add_conv(struct gn_onnx *g, int layer)
 		if (b)
 			gn_onnx_add_param(g, b);
 	}
-	gn_onnx_add(g, "Conv", g->values[layer], INPUTS(input_of(g, layer, 0), w->name, b || norm >= 0 ? bias : NULL),
+	gn_onnx_add(g, "Conv", g->values[layer], INPUTS(input_of(g, layer, 0), w->name, norm >= 0 ? bias : b ? b->name : NULL),
 		    ATTRIBUTES(ATTRIBUTE_PAIR("kernel_shape", l->kernel), ATTRIBUTE_PAIR("strides", l->stride),
 			       ATTRIBUTE_FOUR("pads", l->pad), ATTRIBUTE_INT("group", l->groups ? l->groups : 1)));
 }
@@ -145,8 +145,7 @@ static void add_relu(struct gn_onnx *g, int layer)
 	gn_onnx_add(g, "Relu", g->values[layer], INPUTS(input_of(g, layer, 0)), NULL);
 }
 
-/* The name of a scalar initialiser of that value. */
-static const char *constant(struct gn_onnx *g, float value, char name[GN_ONNX_NAME_MAX])
+const char *gn_onnx_constant(struct gn_onnx *g, float value, char name[GN_ONNX_NAME_MAX])
 {
 	float *scalar;
 
@@ -167,10 +166,10 @@ static void add_gelu(struct gn_onnx *g, const char *input, const char *output)
 
 	for (int i = 0; i < 4; i++)
 		snprintf(values[i], sizeof values[i], "%.64s.%d", output, i);
-	gn_onnx_add(g, "Mul", values[0], INPUTS(input, constant(g, 0.70710678F, root)), NULL);
+	gn_onnx_add(g, "Mul", values[0], INPUTS(input, gn_onnx_constant(g, 0.70710678F, root)), NULL);
 	gn_onnx_add(g, "Erf", values[1], INPUTS(values[0]), NULL);
-	gn_onnx_add(g, "Add", values[2], INPUTS(values[1], constant(g, 1, one)), NULL);
-	gn_onnx_add(g, "Mul", values[3], INPUTS(input, constant(g, 0.5F, half)), NULL);
+	gn_onnx_add(g, "Add", values[2], INPUTS(values[1], gn_onnx_constant(g, 1, one)), NULL);
+	gn_onnx_add(g, "Mul", values[3], INPUTS(input, gn_onnx_constant(g, 0.5F, half)), NULL);
 	gn_onnx_add(g, "Mul", output, INPUTS(values[3], values[2]), NULL);
 }
 
@@ -182,7 +181,7 @@ static void add_activation(struct gn_onnx *g, int layer)
 
 	switch (layer_of(g, layer)->activation) {
 	case GN_ACTIVATION_RELU6:
-		gn_onnx_add(g, "Clip", output, INPUTS(input, constant(g, 0, low), constant(g, 6, high)), NULL);
+		gn_onnx_add(g, "Clip", output, INPUTS(input, gn_onnx_constant(g, 0, low), gn_onnx_constant(g, 6, high)), NULL);
 		break;
 	case GN_ACTIVATION_SILU:
 		snprintf(low, sizeof low, "%.64s.sigmoid", output);
@@ -342,6 +341,9 @@ static const struct {
 	[GN_LAYER_CHANNEL_SCALE] = {"layer_scale", add_channel_scale},
 	[GN_LAYER_DROP_PATH] = {"drop_path", add_alias},
 	[GN_LAYER_LAYER_NORM] = {"layer_norm", add_layer_norm},
+	[GN_LAYER_TOKENS] = {"tokens", gn_onnx_add_tokens},
+	[GN_LAYER_ATTENTION] = {"attention", gn_onnx_add_attention},
+	[GN_LAYER_FIRST_PIXEL] = {"first_pixel", gn_onnx_add_first_pixel},
 };
 
 static enum gn_status refuse(const struct gn_onnx *g, int layer, struct gn_err *err)

@@ -160,9 +160,17 @@ static enum gn_status check_tensors(const struct gn_golden *g, const char *key, 
 /* Files of networks for grey images do not say so elsewhere than in the shape of their first weight. */
 static int channels_of(const struct gn_golden *g)
 {
-	const json_t *first = json_object_iter_value(json_object_iter((json_t *)json_object_get(g->root, "grads")));
-	json_int_t n = json_integer_value(json_array_get(json_object_get(first, "shape"), 1));
+	const json_t *summary, *shape;
+	json_int_t n = 0;
+	const char *name;
 
+	json_object_foreach((json_t *)json_object_get(g->root, "grads"), name, summary) {
+		shape = json_object_get(summary, "shape");
+		if (json_array_size(shape) != 4)
+			continue;
+		n = json_integer_value(json_array_get(shape, 1));
+		break;
+	}
 	return n >= 1 && n <= 16 ? (int)n : 0;
 }
 

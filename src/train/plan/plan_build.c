@@ -26,13 +26,17 @@ static const enum gn_op_kind kinds[] = {
 	[GN_LAYER_CHANNEL_SCALE] = GN_OP_CHANNEL_SCALE,
 	[GN_LAYER_DROP_PATH] = GN_OP_DROP_PATH,
 	[GN_LAYER_LAYER_NORM] = GN_OP_LAYER_NORM,
+	[GN_LAYER_TOKENS] = GN_OP_TOKENS,
+	[GN_LAYER_ATTENTION] = GN_OP_ATTENTION,
+	[GN_LAYER_FIRST_PIXEL] = GN_OP_FIRST_PIXEL,
 };
 
 static const char *kind_name(enum gn_layer kind)
 {
 	static const char *const names[] = {"input",           "convolution", "batch norm",   "relu",   "max pooling",
 					    "average pooling", "sum",         "linear layer", "dropout",
-					    "activation",      "scaling",     "layer scale",  "stochastic depth", "layer norm"};
+					    "activation",      "scaling",     "layer scale",  "stochastic depth", "layer norm",
+					    "tokens",	      "attention",   "first pixel"};
 
 	return names[kind];
 }
@@ -167,6 +171,7 @@ static struct gn_op_desc describe(const struct builder *b, const struct gn_shm *
 		.training = o->training,
 		.frozen = is_frozen(b) && n->kind == GN_LAYER_CONV,
 		.groups = n->groups,
+		.heads = n->heads,
 		.activation = n->activation,
 		.eps = n->eps,
 		.momentum = n->momentum,

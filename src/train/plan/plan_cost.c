@@ -41,6 +41,12 @@ static const char *kind_of(const struct gn_plan_op *o)
 		return "stochastic depth";
 	case GN_OP_LAYER_NORM:
 		return "layer norm";
+	case GN_OP_TOKENS:
+		return "tokens";
+	case GN_OP_ATTENTION:
+		return "attention";
+	case GN_OP_FIRST_PIXEL:
+		return "first pixel";
 	}
 	return "";
 }
@@ -63,6 +69,8 @@ static double product_flops(const struct gn_plan *p, const struct gn_plan_op *o)
 	const struct gn_layout *out = &p->tensors[o->out].layout;
 	const struct gn_param *w = weight_of(p, o);
 
+	if (o->kind == GN_OP_ATTENTION) /* q k^T, and the probabilities times v */
+		return 4.0 * out->c * out->n * out->h * out->w * out->h * out->w;
 	return w ? 2 * (double)w->count * out->n * out->h * out->w : 0;
 }
 
@@ -106,6 +114,10 @@ static void backward(const struct gn_plan *p, const struct gn_plan_op *o, double
 		break;
 	case GN_OP_ADD:
 		c->bytes[1] = (3 + o->with_relu) * out;
+		break;
+	case GN_OP_ATTENTION: /* the first product again, and two for each of forward's */
+		c->flops[1] = 2.5 * c->flops[0];
+		c->bytes[1] = 2 * in + out;
 		break;
 	default:
 		c->bytes[1] = (double)o->info.workspace_bytes + in + out;
