@@ -6,6 +6,7 @@ libgannet_train_a_SOURCES += \
 	src/train/checkpoint/checkpoint.h \
 	src/train/checkpoint/checkpoint_internal.h \
 	src/train/checkpoint/checkpoint_folder.c \
+	src/train/checkpoint/checkpoint_key.c \
 	src/train/checkpoint/checkpoint_load.c \
 	src/train/checkpoint/checkpoint_local.c \
 	src/train/checkpoint/checkpoint_manifest.c \
@@ -82,7 +83,7 @@ libgannet_train_a_SOURCES += \
 	src/train/model/onnx_internal.h \
 	src/train/model/onnx_layers.c \
 	src/train/model/resnet.c \
-	src/train/model/safetensors.c src/train/model/safetensors.h \
+	src/train/model/safetensors.c src/train/model/safetensors.h src/train/model/safetensors_write.c \
 	src/train/model/vgg.c \
 	src/train/model/weights.c src/train/model/weights.h \
 	src/train/model/weights_about.c src/train/model/weights_about.h

@@ -56,6 +56,7 @@ struct gn_train_options {
 	const char *init_head;	       /* "keep", or "skip": of a file of another number of classes */
 	int64_t seed;
 	const char *checkpoint, *resume;
+	const char *checkpoint_key;    /* gn_data_key_read(); NULL: they are not encrypted */
 	const char *checkpoint_local;  /* on the nodes' disks; NULL: none */
 	int64_t checkpoint_every;      /* steps; 0: not by steps */
 	int64_t checkpoint_epochs, keep;

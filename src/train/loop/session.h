@@ -38,6 +38,7 @@ struct gn_session_checkpoint {
 	struct gn_owner *owner;		 /* rank 0, with --checkpoint */
 	char nonce[GN_OWNER_NONCE];	 /* of it, on all ranks */
 	struct gn_checkpoint_writer *writer; /* with --checkpoint */
+	struct gn_data_key key;		 /* with --checkpoint-key */
 	char *local;			 /* with --checkpoint-local: this run's folder on this node */
 	uint64_t saved_step;		 /* the newest step in a checkpoint, UINT64_MAX for none */
 	uint64_t open_step;		 /* the step of the checkpoint that the writer has */
@@ -127,6 +128,8 @@ enum gn_status gn_session_create(const struct gn_train_options *options, const c
 				 struct gn_log *log, struct gn_session **out, struct gn_err *err);
 void gn_session_destroy(struct gn_session *s);
 /* Borrowed: the host's copies of what a checkpoint has, but for parts; and what a compressor keeps, for which arrays gives the room. */
+/* Of checkpoints; NULL without --checkpoint-key. */
+const struct gn_data_key *gn_session_key(const struct gn_session *s);
 struct gn_checkpoint_arrays gn_session_arrays(struct gn_session *s);
 struct gn_checkpoint_rank_state gn_session_own_state(const struct gn_session *s, struct gn_compress_state *arrays);
 /* Collective. With --checkpoint: makes the folder, and makes it this run's, see owner.h for how long that may take. */
