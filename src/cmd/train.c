@@ -210,8 +210,10 @@ static const struct gn_option options[] = {
 	{.name = "threads", .kind = GN_OPTION_INT, .offset = FIELD(threads), .value_name = "N", .initial = "0", .min = 0,
 	 .max = 4096, .help = "compute threads per rank; 0: the processors of its affinity mask divided among the ranks that share "
 		 "them"},
-	{.name = "loader-threads", .kind = GN_OPTION_INT, .offset = FIELD(loader_threads), .value_name = "N",
-	 .initial = "2", .min = 1, .max = 1024, .help = "threads per rank that read and decode"},
+	{.name = "loader-threads", .kind = GN_OPTION_INT, .offset = FIELD(loader_threads), .value_name = "N|auto",
+	 .initial = "2", .min = 1, .max = 1024, .zero = "auto",
+	 .help = "threads per rank that read and decode; auto: chosen in the first steps from what decoding and a step take, at most the "
+		 "rank's processors; the results are the same"},
 	{.name = "prefetch", .kind = GN_OPTION_SIZE, .offset = FIELD(prefetch), .value_name = "BYTES", .initial = "256M",
 	 .min = 0, .max = 1e13, .help = "memory for batches read ahead (for a GPU 0.9 MB per image of side 224); at least three "
 		 "batches"},

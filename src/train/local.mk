@@ -24,6 +24,7 @@ libgannet_train_a_SOURCES += \
 	src/train/loop/combine.c src/train/loop/combine.h \
 	src/train/loop/evaluate.c src/train/loop/evaluate.h \
 	src/train/loop/input.c src/train/loop/input.h \
+	src/train/loop/loader_threads.c \
 	src/train/loop/network.c src/train/loop/network.h \
 	src/train/loop/options.h \
 	src/train/loop/predict.c src/train/loop/predict.h \

@@ -77,7 +77,8 @@ struct gn_train_options {
 	int eval_first;		       /* also before the first step */
 	const char *precision; /* one of GN_PRECISION_CHOICES; NULL: fp32 */
 	const char *device, *transport, *comm, *algo, *tuning, *progress;
-	int64_t threads, loader_threads, prefetch, rails;
+	int64_t threads, prefetch, rails;
+	int64_t loader_threads;	       /* 0: loader_threads.c chooses */
 	int64_t bucket;		       /* bytes; 0: measured, see bucket_autotune.h */
 	int overlap;		       /* enum gn_overlap */
 	int transport_strict;	       /* struct gn_comm_options' strict */

@@ -97,7 +97,7 @@ static enum gn_status make_loaders(struct gn_session *s, struct gn_err *err)
 	struct gn_loader_options lo = {
 		.seed = (uint64_t)o->seed, .rank = (uint32_t)gn_comm_rank(s->comm),
 		.ranks = (uint32_t)gn_comm_size(s->comm), .batch = (uint32_t)o->batch, .augment = GN_AUGMENT_NONE,
-		.threads = (int)o->loader_threads, .prefetch_bytes = (size_t)o->prefetch,
+		.threads = gn_loader_threads_most(s), .prefetch_bytes = (size_t)o->prefetch,
 	};
 	enum gn_status status = gn_input_sampling(o->sampling, s->data.train, (uint64_t)o->seed, &s->data.balance, err);
 
