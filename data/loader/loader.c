@@ -34,8 +34,9 @@ struct gn_loader {
 	struct slot *slots;
 	uint32_t slot_count;
 	int running, closing;
+	int active; /* the first so many workers take chunks */
 	int busy; /* workers that are building samples */
-	uint64_t created_ns, busy_ns, read_ns; /* gn_loader_effort() */
+	uint64_t created_ns, busy_ns, read_ns, built; /* gn_loader_effort() */
 	uint32_t epoch;
 	uint64_t making; /* the batch that chunks are taken from */
 	uint32_t taken;	 /* samples of it that have been taken */
@@ -91,7 +92,7 @@ static void work(void *argument)
 		struct gn_err failure;
 		uint64_t began, ended, read;
 
-		if (!take(l, &chunk)) {
+		if (w - l->workers >= l->active || !take(l, &chunk)) {
 			pthread_cond_wait(&l->work, &l->lock);
 			continue;
 		}
@@ -107,6 +108,7 @@ static void work(void *argument)
 		pthread_mutex_lock(&l->lock);
 		l->busy--;
 		l->busy_ns += ended - began;
+		l->built += chunk.end - chunk.begin;
 		l->read_ns += gn_batch_builder_read_ns(w->builder) - read;
 		/* report the failure with the lowest index, whatever the order of the workers */
 		if (failed_at < chunk.end && failed_at < chunk.slot->failed_at) {
@@ -204,6 +206,7 @@ enum gn_status gn_loader_create(const struct gn_dataset *dataset, const struct g
 	l->dataset = dataset;
 	l->created_ns = gn_clock_ns();
 	l->options = *options;
+	l->active = options->threads;
 	l->order = order;
 	l->batches = l->epoch_batches = gn_order_batches(&order);
 	share = options->batch / (uint32_t)options->threads;
@@ -318,10 +321,18 @@ unlock:
 	return status;
 }
 
+void gn_loader_set_threads(struct gn_loader *l, int threads)
+{
+	pthread_mutex_lock(&l->lock);
+	l->active = threads;
+	pthread_cond_broadcast(&l->work);
+	pthread_mutex_unlock(&l->lock);
+}
+
 void gn_loader_effort(struct gn_loader *l, struct gn_loader_effort *out)
 {
 	pthread_mutex_lock(&l->lock);
-	*out = (struct gn_loader_effort){l->options.threads, (double)(gn_clock_ns() - l->created_ns) * 1e-9, (double)l->busy_ns * 1e-9,
+	*out = (struct gn_loader_effort){l->active, l->built, (double)(gn_clock_ns() - l->created_ns) * 1e-9, (double)l->busy_ns * 1e-9,
 					 (double)l->read_ns * 1e-9};
 	pthread_mutex_unlock(&l->lock);
 }

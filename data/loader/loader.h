@@ -42,7 +42,8 @@ struct gn_loader;
 
 /* What the worker threads did. */
 struct gn_loader_effort {
-	int threads;
+	int threads;	  /* that may work */
+	uint64_t samples; /* that were built */
 	double running_s; /* since gn_loader_create() */
 	double busy_s;	  /* time in which a thread built samples, of all threads */
 	double read_s;	  /* of that, until files were read */
@@ -63,6 +64,9 @@ enum gn_status gn_loader_start(struct gn_loader *l, uint32_t epoch, uint64_t sam
  * cannot be read, fails its checksum or cannot be decoded is GN_ERR_DATA, naming shard and sample, from the call for its batch; the
  * next call returns the batch after it. */
 enum gn_status gn_loader_next(struct gn_loader *l, struct gn_batch *out, struct gn_err *err);
+/* How many of the options' threads work, 1 .. their number (all, at first); the others are idle. Order and bits of batches are the same. Any
+ * thread; threads that are building finish that. */
+void gn_loader_set_threads(struct gn_loader *l, int threads);
 /* Any thread. */
 void gn_loader_effort(struct gn_loader *l, struct gn_loader_effort *out);
 

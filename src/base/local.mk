@@ -5,6 +5,7 @@ libgannet_base_a_SOURCES = \
 	src/base/alloc.c src/base/alloc.h \
 	src/base/clock.c src/base/clock.h \
 	src/base/crc32c.c src/base/crc32c.h \
+	src/base/cipher_file.c src/base/cipher_file.h \
 	src/base/data_key.c src/base/data_key.h \
 	src/base/descriptors.c src/base/descriptors.h \
 	src/base/file.c src/base/file.h \

@@ -123,6 +123,11 @@ static enum gn_status store(const struct gn_option *o, const char *text, void *t
 	case GN_OPTION_FLAG:
 		return parse_flag(text, field, err);
 	case GN_OPTION_INT:
+		if (o->zero && !strcmp(text, o->zero)) {
+			*(int64_t *)field = 0;
+			return GN_OK;
+		}
+		/* fall through */
 	case GN_OPTION_SIZE:
 		status = o->kind == GN_OPTION_INT ? gn_parse_int(text, field, err) : gn_parse_size(text, field, err);
 		return status ? status : check_bounds(o, (double)*(int64_t *)field, text, err);

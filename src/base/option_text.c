@@ -196,6 +196,11 @@ static void append_field(const struct gn_option *o, const void *field, struct gn
 		gn_strbuf_printf(out, "%d", *(const int *)field);
 		break;
 	case GN_OPTION_INT:
+		if (o->zero && !*(const int64_t *)field) {
+			gn_strbuf_puts(out, o->zero);
+			break;
+		}
+		/* fall through */
 	case GN_OPTION_SIZE:
 		gn_strbuf_printf(out, "%" PRId64, *(const int64_t *)field);
 		break;

@@ -2,6 +2,7 @@
 
 #include "src/base/alloc.h"
 #include "src/base/file.h"
+#include "src/cmd/key_option.h"
 #include "src/train/checkpoint/checkpoint.h"
 #include "src/train/model/onnx.h"
 #include "src/train/model/safetensors.h"
@@ -15,7 +16,7 @@
 #include <unistd.h>
 
 struct export_options {
-	const char *checkpoint, *out;
+	const char *checkpoint, *key_file, *out;
 	int average, fold_batch_norm, pixel_input;
 };
 
@@ -23,6 +24,7 @@ static const struct gn_option options[] = {
 	{.name = "checkpoint", .kind = GN_OPTION_TEXT, .offset = offsetof(struct export_options, checkpoint),
 	 .value_name = "DIR", .required = 1, .help = "a checkpoint, or a folder of checkpoints, of which the newest valid one is "
 		 "used"},
+	GN_CMD_CHECKPOINT_KEY_OPTION(offsetof(struct export_options, key_file)),
 	{.name = "out", .letter = 'o', .kind = GN_OPTION_TEXT, .offset = offsetof(struct export_options, out),
 	 .value_name = "FILE", .required = 1, .help = "file to write, which must not exist: its name ends in .safetensors or .onnx"},
 	{.name = "ema", .kind = GN_OPTION_FLAG, .offset = offsetof(struct export_options, average),
@@ -51,6 +53,7 @@ static const struct gn_command command = {
 struct source {
 	const struct gn_checkpoint_info *info;
 	const char *path; /* of the weights */
+	const struct gn_data_key *key; /* NULL: not encrypted */
 	const char *const *metadata; /* of both formats: pairs key, value */
 	size_t metadata_count;
 };
@@ -87,7 +90,7 @@ static enum gn_status write_safetensors_of(const struct gn_safetensors *from, co
 		at += entries[i].len_bytes;
 	}
 	if (!status)
-		status = gn_safetensors_write(to, entries, count, s->metadata, s->metadata_count, NULL, len_bytes, err);
+		status = gn_safetensors_write(to, NULL, entries, count, s->metadata, s->metadata_count, NULL, len_bytes, err);
 	free(entries);
 	free(bytes);
 	return status;
@@ -98,7 +101,7 @@ static enum gn_status write_safetensors(const struct export_options *o, const st
 					struct gn_err *err)
 {
 	struct gn_safetensors *from;
-	enum gn_status status = gn_safetensors_open(s->path, &from, err);
+	enum gn_status status = gn_safetensors_open(s->path, s->key, &from, err);
 
 	(void)o;
 	if (status)
@@ -122,7 +125,7 @@ static enum gn_status write_onnx_of(const struct gn_model *model, const struct e
 	if (!params || !buffers)
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu weights", gn_model_param_elements(model));
 	if (!status)
-		status = gn_weights_load(s->path, model, params, buffers, err);
+		status = gn_weights_load(s->path, s->key, model, params, buffers, err);
 	if (!status)
 		status = gn_onnx_write(to, model, params, buffers, &onnx, len_bytes, err);
 	free(params);
@@ -164,7 +167,7 @@ static enum gn_status write_file(const struct export_options *o, const struct so
 }
 
 static enum gn_status describe_and_write(const struct export_options *o, const char *folder, const struct gn_checkpoint_info *info,
-					 const char *path, uint64_t *len_bytes, struct gn_err *err)
+					 const struct gn_data_key *key, const char *path, uint64_t *len_bytes, struct gn_err *err)
 {
 	struct gn_json preprocessing;
 	char *names = NULL;
@@ -178,7 +181,7 @@ static enum gn_status describe_and_write(const struct export_options *o, const c
 		const char *const metadata[] = {"format", "pt", "model", info->model, "preprocessing",
 						gn_json_text(&preprocessing), "class_names", names};
 		int skip = is_onnx(o->out); /* "format" is for PyTorch's loader */
-		struct source s = {info, path, metadata + 2 * skip, (names ? 4 : 3) - (size_t)skip};
+		struct source s = {info, path, key, metadata + 2 * skip, (names ? 4 : 3) - (size_t)skip};
 
 		status = write_file(o, &s, len_bytes, err);
 	}
@@ -187,13 +190,8 @@ static enum gn_status describe_and_write(const struct export_options *o, const c
 	return status;
 }
 
-static enum gn_status export_weights(const struct export_options *o, struct gn_log *log, struct gn_err *err)
+static enum gn_status check(const struct export_options *o, struct gn_err *err)
 {
-	char folder[PATH_MAX], path[PATH_MAX];
-	struct gn_checkpoint_info info;
-	uint64_t len;
-	enum gn_status status;
-
 	if (!is_onnx(o->out) && !ends_with(o->out, ".safetensors"))
 		return gn_err_set(err, GN_ERR_USAGE, "--out %s: the file's name says its format: give FILE.safetensors or FILE.onnx", o->out);
 	if (!is_onnx(o->out) && (o->fold_batch_norm || o->pixel_input))
@@ -201,11 +199,22 @@ static enum gn_status export_weights(const struct export_options *o, struct gn_l
 				  o->fold_batch_norm ? "fold-batch-norm" : "pixel-input", o->out);
 	if (access(o->out, F_OK) == 0)
 		return gn_err_set(err, GN_ERR_EXISTS, "%s exists already", o->out);
-	status = gn_checkpoint_find(o->checkpoint, log, folder, &info, err);
+	return GN_OK;
+}
+
+static enum gn_status export_weights(const struct export_options *o, const struct gn_data_key *key, struct gn_log *log, struct gn_err *err)
+{
+	char folder[PATH_MAX], path[PATH_MAX];
+	struct gn_checkpoint_info info;
+	uint64_t len;
+	enum gn_status status = gn_checkpoint_find(o->checkpoint, key, log, folder, &info, err);
+
+	if (!status)
+		status = gn_checkpoint_needs_key(folder, &info, key, err);
 	if (!status)
 		status = gn_checkpoint_weights(folder, &info, o->average, path, err);
 	if (!status)
-		status = describe_and_write(o, folder, &info, path, &len, err);
+		status = describe_and_write(o, folder, &info, key, path, &len, err);
 	if (!status)
 		gn_log_info(log, "wrote %s: %s of step %llu, %llu bytes", o->out, info.model,
 			    (unsigned long long)info.state.step, (unsigned long long)len);
@@ -215,10 +224,17 @@ static enum gn_status export_weights(const struct export_options *o, struct gn_l
 static int run(const void *target, const struct gn_text_list *positional)
 {
 	struct gn_log *log = gn_cmd_log();
+	const struct export_options *o = target;
+	struct gn_data_key key;
 	struct gn_err err;
-	enum gn_status status = export_weights(target, log, &err);
+	enum gn_status status = check(o, &err);
 
 	(void)positional;
+	if (!status && o->key_file)
+		status = gn_data_key_read(o->key_file, &key, &err);
+	if (!status)
+		status = export_weights(o, o->key_file ? &key : NULL, log, &err);
+	gn_data_key_wipe(&key);
 	gn_log_destroy(log);
 	return status ? gn_cmd_fail("export", &err) : GN_EXIT_DONE;
 }

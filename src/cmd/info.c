@@ -19,7 +19,7 @@
 
 struct info_options {
 	int json, topology;
-	const char *key_file;
+	const char *key_file, *checkpoint_key;
 	int64_t ranks;
 	struct gn_info_plan_options plan;
 };
@@ -30,6 +30,7 @@ static const struct gn_option options[] = {
 	{.name = "json", .kind = GN_OPTION_FLAG, .offset = offsetof(struct info_options, json),
 	 .help = "print one JSON object"},
 	GN_CMD_KEY_OPTION(offsetof(struct info_options, key_file)),
+	GN_CMD_CHECKPOINT_KEY_OPTION(offsetof(struct info_options, checkpoint_key)),
 	{.name = "plan", .kind = GN_OPTION_CHOICE, .offset = PLAN(model), .value_name = "MODEL", .choices = gn_model_names,
 	 .help = "instead of PATH: the operators of a training step of this network, with their cost"},
 	{.name = "batch", .kind = GN_OPTION_INT, .offset = PLAN(batch), .value_name = "N", .initial = "32", .min = 1,
@@ -341,7 +342,7 @@ static int run(const void *target, const struct gn_text_list *positional)
 		return gn_cmd_fail("info", &err);
 	}
 	if (S_ISDIR(info.st_mode) && gn_info_is_checkpoint(path))
-		return gn_info_checkpoint(path, o->json);
+		return gn_info_checkpoint(path, o->checkpoint_key, o->json);
 	if (S_ISDIR(info.st_mode) && gn_manifest_is_there(path))
 		return dataset_info(path, o->json, o->key_file, &err);
 	if (!S_ISREG(info.st_mode) || file_type(path))

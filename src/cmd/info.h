@@ -7,8 +7,8 @@
 
 /* Whether path is a checkpoint or a folder of them. */
 int gn_info_is_checkpoint(const char *path);
-/* Verifies and prints the newest valid checkpoint. */
-int gn_info_checkpoint(const char *path, int json);
+/* Verifies and prints the newest valid checkpoint; key_file: of an encrypted one, to check its signature; NULL: sizes and digests only. */
+int gn_info_checkpoint(const char *path, const char *key_file, int json);
 
 struct gn_info_plan_options {
 	const char *model, *precision;

@@ -42,6 +42,7 @@ static void print_json(const char *folder, const struct gn_checkpoint_info *info
 	gn_json_int(&j, "world_size", info->world_size);
 	gn_json_int(&j, "global_batch", info->global_batch);
 	gn_json_string(&j, "dataset", info->dataset_digest);
+	gn_json_bool(&j, "encrypted", info->is_encrypted);
 	gn_json_array(&j, "files");
 	for (size_t i = 0; i < count; i++) {
 		gn_json_object(&j, NULL);
@@ -69,20 +70,26 @@ static void print_text(const char *folder, const struct gn_checkpoint_info *info
 	printf("written by %" PRId64 " rank%s, global batch %" PRId64 ", optimizer %s\n", info->world_size,
 	       gn_text_plural((uint64_t)info->world_size), info->global_batch, gn_optim_name(info->optimizer));
 	printf("dataset    %s\n", info->dataset_digest);
+	if (info->is_encrypted)
+		printf("encrypted  AES-256-GCM\n");
 	for (size_t i = 0; i < count; i++)
 		printf("%12" PRIu64 "  %s\n", files[i].len_bytes, gn_text_visible(files[i].name, name, sizeof name));
 }
 
-int gn_info_checkpoint(const char *path, int json)
+int gn_info_checkpoint(const char *path, const char *key_file, int json)
 {
 	struct gn_checkpoint_file *files;
 	struct gn_checkpoint_info info;
 	struct gn_log *log = gn_cmd_log();
 	char folder[PATH_MAX];
 	size_t count;
+	struct gn_data_key key;
 	struct gn_err err;
-	enum gn_status status = gn_checkpoint_find(path, log, folder, &info, &err);
+	enum gn_status status = key_file ? gn_data_key_read(key_file, &key, &err) : GN_OK;
 
+	if (!status)
+		status = gn_checkpoint_find(path, key_file ? &key : NULL, log, folder, &info, &err);
+	gn_data_key_wipe(&key);
 	if (!status)
 		status = gn_checkpoint_manifest_read(folder, &info, &files, &count, &err);
 	gn_log_destroy(log);

@@ -1,4 +1,4 @@
-/* The option of commands that read the samples of packed datasets: the key of encrypted ones.
+/* The options of commands that read encrypted files: the keys.
  *
  * OFFSET is that of a `const char *` in the command's target.
  */
@@ -9,6 +9,9 @@
 #define GN_CMD_KEY_OPTION(OFFSET) \
 	{.name = "key-file", .kind = GN_OPTION_TEXT, .offset = OFFSET, .value_name = "FILE", \
 	 .help = "key of encrypted datasets (gannet pack --encrypt): 32 bytes, readable by their owner only"}
+#define GN_CMD_CHECKPOINT_KEY_OPTION(OFFSET) \
+	{.name = "checkpoint-key", .kind = GN_OPTION_TEXT, .offset = OFFSET, .value_name = "FILE", \
+	 .help = "key of encrypted checkpoints (gannet train --checkpoint-key): 32 bytes, readable by their owner only"}
 /* clang-format on */
 
 #endif

@@ -7,6 +7,7 @@
 #define GN_CMD_NETWORK_OPTIONS_H
 
 #include "src/base/option.h"
+#include "src/cmd/key_option.h"
 #include "src/train/loop/network.h"
 #include "src/train/plan/device.h"
 
@@ -14,6 +15,7 @@
 #define GN_CMD_NETWORK_OPTIONS(FIELD) \
 	{.name = "checkpoint", .kind = GN_OPTION_TEXT, .offset = FIELD(network.checkpoint), .value_name = "DIR", \
 	 .help = "a checkpoint, or a folder of checkpoints, of which the newest valid one is used"}, \
+	GN_CMD_CHECKPOINT_KEY_OPTION(FIELD(network.checkpoint_key)), \
 	{.name = "weights", .kind = GN_OPTION_TEXT, .offset = FIELD(network.weights), .value_name = "FILE.safetensors", \
 	 .help = "instead of a checkpoint, a safetensors file with torchvision's names; a file written by gannet export needs " \
 		 "none of --model to --interpolation"}, \

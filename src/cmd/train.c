@@ -135,6 +135,9 @@ static const struct gn_option options[] = {
 		 "matches counts"},
 	{.name = "checkpoint", .kind = GN_OPTION_TEXT, .offset = FIELD(checkpoint), .value_name = "DIR",
 	 .help = "folder for checkpoints, written after epochs, at the end of the run, and on a signal; one run at a time"},
+	{.name = "checkpoint-key", .kind = GN_OPTION_TEXT, .offset = FIELD(checkpoint_key), .value_name = "FILE",
+	 .help = "encrypt checkpoints with this key (AES-256-GCM): 32 bytes, readable by their owner only; --resume, eval, predict, export and "
+		 "info take the same file"},
 	{.name = "checkpoint-epochs", .kind = GN_OPTION_INT, .offset = FIELD(checkpoint_epochs), .value_name = "N",
 	 .initial = "1", .min = 1, .max = 1e6, .help = "epochs between checkpoints"},
 	{.name = "checkpoint-every", .kind = GN_OPTION_INT, .offset = FIELD(checkpoint_every), .value_name = "N",
@@ -207,8 +210,10 @@ static const struct gn_option options[] = {
 	{.name = "threads", .kind = GN_OPTION_INT, .offset = FIELD(threads), .value_name = "N", .initial = "0", .min = 0,
 	 .max = 4096, .help = "compute threads per rank; 0: the processors of its affinity mask divided among the ranks that share "
 		 "them"},
-	{.name = "loader-threads", .kind = GN_OPTION_INT, .offset = FIELD(loader_threads), .value_name = "N",
-	 .initial = "2", .min = 1, .max = 1024, .help = "threads per rank that read and decode"},
+	{.name = "loader-threads", .kind = GN_OPTION_INT, .offset = FIELD(loader_threads), .value_name = "N|auto",
+	 .initial = "2", .min = 1, .max = 1024, .zero = "auto",
+	 .help = "threads per rank that read and decode; auto: chosen in the first steps from what decoding and a step take, at most the "
+		 "rank's processors; the results are the same"},
 	{.name = "prefetch", .kind = GN_OPTION_SIZE, .offset = FIELD(prefetch), .value_name = "BYTES", .initial = "256M",
 	 .min = 0, .max = 1e13, .help = "memory for batches read ahead (for a GPU 0.9 MB per image of side 224); at least three "
 		 "batches"},
@@ -273,9 +278,10 @@ static const struct gn_command command = {
 };
 _Static_assert(sizeof options / sizeof *options <= GN_TRAIN_OPTIONS_MAX, "raise GN_TRAIN_OPTIONS_MAX");
 
-/* Options that may differ between ranks: output paths and numbers of threads. Paths of the data may differ between nodes, too;
+/* Options that may differ between ranks: output paths and numbers of threads. Paths of the data and keys may differ between nodes, too;
  * their contents are compared instead. */
-static const char *const own_options[] = {"options", "data", "val", "checkpoint", "checkpoint-local", "log", "metrics", "threads", "loader-threads", "prefetch",
+static const char *const own_options[] = {"options", "data", "val", "key-file", "checkpoint", "checkpoint-local", "checkpoint-key", "log", "metrics",
+					  "threads", "loader-threads", "prefetch",
 					  "init", "tuning", "progress", "join-timeout", "heartbeat-timeout", "stall-timeout",
 					  "socket-ifname", NULL};
 
@@ -461,6 +467,8 @@ static enum gn_status check_needs(const struct gn_train_options *o, struct gn_er
 		return gn_err_set(err, GN_ERR_USAGE, "%s is of evaluations: give --val DIR", asks);
 	if (keeps && !o->checkpoint)
 		return gn_err_set(err, GN_ERR_USAGE, "--keep-best keeps a checkpoint: give --checkpoint DIR");
+	if (o->checkpoint_key && !o->checkpoint && !strcmp(o->resume, "none"))
+		return gn_err_set(err, GN_ERR_USAGE, "--checkpoint-key encrypts checkpoints: give --checkpoint DIR");
 	if (o->checkpoint_local && !o->checkpoint)
 		return gn_err_set(err, GN_ERR_USAGE, "--checkpoint-local holds what goes on to the shared folder: give --checkpoint DIR");
 	if (!strcmp(o->keep_best, "ema-top1") && !(o->ema > 0))
@@ -539,6 +547,8 @@ static int run(const void *target, const struct gn_text_list *positional)
 	status = check_alone(target, &err);
 	if (!status)
 		status = gn_data_key_check(o->key_file, &err);
+	if (!status)
+		status = gn_data_key_check(o->checkpoint_key, &err);
 	if (!status)
 		status = gn_stop_create(log, &stop, &err);
 	if (!status)

@@ -6,6 +6,7 @@ libgannet_train_a_SOURCES += \
 	src/train/checkpoint/checkpoint.h \
 	src/train/checkpoint/checkpoint_internal.h \
 	src/train/checkpoint/checkpoint_folder.c \
+	src/train/checkpoint/checkpoint_key.c \
 	src/train/checkpoint/checkpoint_load.c \
 	src/train/checkpoint/checkpoint_local.c \
 	src/train/checkpoint/checkpoint_manifest.c \
@@ -23,6 +24,7 @@ libgannet_train_a_SOURCES += \
 	src/train/loop/combine.c src/train/loop/combine.h \
 	src/train/loop/evaluate.c src/train/loop/evaluate.h \
 	src/train/loop/input.c src/train/loop/input.h \
+	src/train/loop/loader_threads.c \
 	src/train/loop/network.c src/train/loop/network.h \
 	src/train/loop/options.h \
 	src/train/loop/predict.c src/train/loop/predict.h \
@@ -84,7 +86,7 @@ libgannet_train_a_SOURCES += \
 	src/train/model/onnx_layers.c \
 	src/train/model/onnx_tokens.c \
 	src/train/model/resnet.c \
-	src/train/model/safetensors.c src/train/model/safetensors.h \
+	src/train/model/safetensors.c src/train/model/safetensors.h src/train/model/safetensors_write.c \
 	src/train/model/vgg.c \
 	src/train/model/vit.c \
 	src/train/model/weights.c src/train/model/weights.h \

@@ -1,4 +1,5 @@
 BASE_TESTS = \
+	tests/base/test_cipher_file \
 	tests/base/test_file \
 	tests/base/test_hostlist \
 	tests/base/test_json \
@@ -8,6 +9,7 @@ BASE_TESTS = \
 	tests/base/test_status
 UNIT_TESTS += $(BASE_TESTS)
 BASE_TEST_LIBS = $(BASE_LIBS) $(CMOCKA_LIBS)
+tests_base_test_cipher_file_LDADD = $(BASE_TEST_LIBS)
 tests_base_test_file_LDADD = $(BASE_TEST_LIBS)
 tests_base_test_hostlist_LDADD = $(BASE_TEST_LIBS)
 tests_base_test_json_LDADD = $(BASE_TEST_LIBS) $(JANSSON_LIBS)

@@ -70,7 +70,7 @@ find_nvidia() {
 kernels_sources() {
 	printf '%s\n' kernels/cuda/*.cu src/device/*.c kernels/*.c kernels/ref/*.c data/sample/resize{,_rows}.c \
 		tests/gpu/{no_host,fixture,check_*,test_kernels,bench_kernels}.c
-	printf '%s\n' src/base/*.c | grep -v -e /data_key -e /sha256 -e /version
+	printf '%s\n' src/base/*.c | grep -v -e /cipher_file -e /data_key -e /sha256 -e /version
 	[[ ! $operators ]] || printf '%s\n' kernels/cuda/{autotune,blas*,dnn*,op*}.c tests/gpu/{ops_*,test_dnn,test_ops}.c
 }
 # All others of the program and of the tests' that come with it; oneDNN is not there.

@@ -35,7 +35,7 @@ static void write_all(struct fixture *f)
 				f->arrays[k][i] = kept(r, k, i);
 		for (int i = 0; i < SHARED; i++)
 			f->shared[i] = (float)i + 0.5f;
-		assert_ok(gn_checkpoint_rank_write(f->folder, r, f->model, &f->state, &file, &err));
+		assert_ok(gn_checkpoint_rank_write(f->folder, r, NULL, f->model, &f->state, &file, &err));
 		assert_true(file.name[0] && file.len_bytes);
 	}
 }
@@ -85,7 +85,7 @@ static void test_load(void **state)
 
 		for (int r = 0; r < ranks; r++) {
 			memset(f->shared, 0, sizeof f->shared);
-			assert_ok(gn_checkpoint_load_rank(f->folder, WAS, f->model, r, ranks, &f->state, &err));
+			assert_ok(gn_checkpoint_load_rank(f->folder, WAS, NULL, f->model, r, ranks, &f->state, &err));
 			for (int i = 0; i < SHARED; i++)
 				assert_true(f->shared[i] == (float)i + 0.5f);
 			for (size_t i = 0; i < 2 * f->count; i++)
@@ -118,11 +118,11 @@ static void test_damage(void **state)
 	struct gn_err err;
 
 	other.names = others;
-	assert_int_equal(gn_checkpoint_load_rank(f->folder, WAS, f->model, 0, WAS, &other, &err), GN_ERR_DATA);
+	assert_int_equal(gn_checkpoint_load_rank(f->folder, WAS, NULL, f->model, 0, WAS, &other, &err), GN_ERR_DATA);
 	other = f->state;
 	other.shared_count = SHARED - 1;
-	assert_int_equal(gn_checkpoint_load_rank(f->folder, WAS, f->model, 0, WAS, &other, &err), GN_ERR_DATA);
-	assert_int_not_equal(gn_checkpoint_load_rank(f->folder, WAS + 1, f->model, 3, WAS + 1, &f->state, &err), GN_OK);
+	assert_int_equal(gn_checkpoint_load_rank(f->folder, WAS, NULL, f->model, 0, WAS, &other, &err), GN_ERR_DATA);
+	assert_int_not_equal(gn_checkpoint_load_rank(f->folder, WAS + 1, NULL, f->model, 3, WAS + 1, &f->state, &err), GN_OK);
 }
 
 int main(void)

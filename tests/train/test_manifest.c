@@ -114,7 +114,7 @@ static void test_newer_format(void **state)
 	*(strstr(text, "\"version\": 1") + 11) = '7';
 	assert_ok(gn_file_replace(path, text, len, &err));
 	assert_int_equal(gn_checkpoint_manifest_read(root, &info, &files, &count, &err), GN_ERR_UNSUPPORTED);
-	assert_non_null(strstr(err.text, "format version 7, this program knows up to 1"));
+	assert_non_null(strstr(err.text, "format version 7, this program knows up to 2"));
 	free(text);
 }
 

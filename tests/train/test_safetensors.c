@@ -40,7 +40,7 @@ static enum gn_status write_sample(struct gn_err *err)
 	};
 
 	unlink(path);
-	return gn_safetensors_write(path, tensors, 3, metadata, 1, NULL, NULL, err);
+	return gn_safetensors_write(path, NULL, tensors, 3, metadata, 1, NULL, NULL, err);
 }
 
 static void test_round_trip(void **state)
@@ -53,7 +53,7 @@ static void test_round_trip(void **state)
 
 	(void)state;
 	assert_ok(write_sample(&err));
-	assert_ok(gn_safetensors_open(path, &file, &err));
+	assert_ok(gn_safetensors_open(path, NULL, &file, &err));
 	assert_int_equal(gn_safetensors_count(file), 3);
 	entry = gn_safetensors_find(file, "fc.weight");
 	assert_non_null(entry);
@@ -76,7 +76,7 @@ static void test_never_overwrites(void **state)
 
 	(void)state;
 	assert_ok(write_sample(&err));
-	assert_int_equal(gn_safetensors_write(path, &none, 0, NULL, 0, NULL, NULL, &err), GN_ERR_IO);
+	assert_int_equal(gn_safetensors_write(path, NULL, &none, 0, NULL, 0, NULL, NULL, &err), GN_ERR_IO);
 }
 
 static enum gn_status open_bytes(const char *header, size_t data_bytes, struct gn_err *err)
@@ -92,7 +92,7 @@ static enum gn_status open_bytes(const char *header, size_t data_bytes, struct g
 	status = gn_file_replace(path, bytes, 8 + len + data_bytes, err);
 	free(bytes);
 	if (!status)
-		status = gn_safetensors_open(path, &file, err);
+		status = gn_safetensors_open(path, NULL, &file, err);
 	if (!status)
 		gn_safetensors_close(file);
 	return status;
@@ -172,7 +172,7 @@ static void write_halves(const struct gn_model *m, size_t skip, int64_t more)
 		count++;
 	}
 	unlink(path);
-	assert_ok(gn_safetensors_write(path, e, count, NULL, 0, NULL, NULL, &err));
+	assert_ok(gn_safetensors_write(path, NULL, e, count, NULL, 0, NULL, NULL, &err));
 	free(ones);
 }
 
@@ -196,7 +196,7 @@ static void test_import(void **state)
 		for (size_t k = 0; k < gn_model_param(m, i)->count; k++)
 			assert_true(params[gn_model_param(m, i)->offset + k] == 1);
 	/* Nothing besides may be in a checkpoint. */
-	assert_int_equal(gn_weights_load(path, m, params, NULL, &err), GN_ERR_DATA);
+	assert_int_equal(gn_weights_load(path, NULL, m, params, NULL, &err), GN_ERR_DATA);
 	assert_non_null(strstr(err.text, "mask"));
 	write_halves(m, 2, 0);
 	assert_int_equal(gn_weights_import(path, m, 0, params, NULL, &ignored, &err), GN_ERR_DATA);
@@ -232,7 +232,7 @@ static void test_mutations(void **state)
 			copy[(size_t)rand() % len] = (char)rand();
 		assert_ok(gn_file_replace(path, copy, keep, &err));
 		free(copy);
-		if (gn_safetensors_open(path, &file, &err))
+		if (gn_safetensors_open(path, NULL, &file, &err))
 			continue;
 		for (size_t i = 0; i < gn_safetensors_count(file); i++) {
 			char data[64];

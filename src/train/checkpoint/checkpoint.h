@@ -15,6 +15,9 @@
  * all ranks agree on success; rank 0 writes and syncs the manifest, checks that the folder still belongs to its run, syncs the step's
  * folder, renames it, syncs the parent, updates `latest`, and removes old checkpoints (renaming them first). All ranks agree on a failure
  * of any rank, and temporary files are removed. Temporary files of a killed run are removed by the next run's save.
+ * With a key each file is encrypted (src/base/cipher_file.h), sizes and digests in the manifest are of the ciphertext, the manifest (version 2)
+ * also has "encryption", {"cipher", "salt", "key_check": HKDF(key, salt, "gannet checkpoint check 1")}, and ends with "mac", HKDF(key, salt,
+ * "gannet checkpoint 1 " and the SHA-256 in hexadecimal of all bytes before `, "mac"`). So size and digests are verified without the key.
  * Pieces carry global offsets, so that N ranks write and M ranks read. Loading verifies sizes and digests and falls back to the
  * next older checkpoint with a warning, but not from one whose manifest has a newer format version.
  */
@@ -24,6 +27,7 @@
 #include "data/sample/options.h"
 #include "data/shard/dataset.h"
 #include "kernels/optim.h"
+#include "src/base/data_key.h"
 #include "src/base/json.h"
 #include "src/train/model/model.h"
 #include "transport/coll/agree.h"
@@ -61,6 +65,9 @@ struct gn_checkpoint_info {
 	char layout_digest[65];
 	/* when saving: all options in the form of gn_options_describe(), borrowed; NULL: none. When loading: NULL */
 	const char *options;
+	/* when saving: files are encrypted with it, borrowed; NULL: they are not. When loading: NULL */
+	const struct gn_data_key *key;
+	int is_encrypted;	      /* when loading */
 	enum gn_optim_kind optimizer; /* determines the meaning of the slots */
 	int has_average;	      /* when loading: ema.safetensors exists */
 	int64_t number;		      /* of checkpoints that the run has saved, with this one; 0: not said */
@@ -108,20 +115,22 @@ enum gn_status gn_checkpoint_try(struct gn_comm *comm, const struct gn_checkpoin
 				 struct gn_err *err);
 
 /* One process. path: a checkpoint, or a folder of checkpoints, of which the newest valid one is used; each rejected one is logged
- * with the reason. found (PATH_MAX bytes) receives the checkpoint's folder. Verifies sizes and digests of all files.
- * GN_ERR_NOT_FOUND: there is no checkpoint. GN_ERR_DATA: none is valid. GN_ERR_UNSUPPORTED: the newest candidate has a newer format
+ * with the reason. found (PATH_MAX bytes) receives the checkpoint's folder. Verifies sizes and digests of all files, with a key (borrowed,
+ * here and below; NULL: none) also the signature. GN_ERR_USAGE: a checkpoint has another key, or is not encrypted. GN_ERR_NOT_FOUND: there is no checkpoint. GN_ERR_DATA: none is valid. GN_ERR_UNSUPPORTED: the newest candidate has a newer format
  * version. */
-enum gn_status gn_checkpoint_find(const char *path, struct gn_log *log, char found[PATH_MAX],
+enum gn_status gn_checkpoint_find(const char *path, const struct gn_data_key *key, struct gn_log *log, char found[PATH_MAX],
 				  struct gn_checkpoint_info *info, struct gn_err *err);
 /* One process. Fills the non-NULL arrays, and of slots any, from a checkpoint returned by gn_checkpoint_find(). GN_ERR_DATA for
- * another model, naming both, and for a requested average that is absent. */
-enum gn_status gn_checkpoint_load(const char *folder, const struct gn_checkpoint_info *info,
+ * another model, naming both, and for a requested average that is absent; GN_ERR_USAGE for a key that is missing. */
+enum gn_status gn_checkpoint_load(const char *folder, const struct gn_checkpoint_info *info, const struct gn_data_key *key,
 				  const struct gn_model *model, const struct gn_checkpoint_arrays *arrays,
 				  struct gn_err *err);
 /* One process: what rank of `ranks` has of a run of was_ranks. With the same number its own. With another it gets the sum of those of ranks
  * rank, rank + ranks, ..., times ranks / was_ranks: a mean over ranks that they were kept back from gets the same in the end. */
-enum gn_status gn_checkpoint_load_rank(const char *folder, int64_t was_ranks, const struct gn_model *model, int rank, int ranks,
+enum gn_status gn_checkpoint_load_rank(const char *folder, int64_t was_ranks, const struct gn_data_key *key, const struct gn_model *model, int rank, int ranks,
 				       const struct gn_checkpoint_rank_state *state, struct gn_err *err);
+/* GN_ERR_USAGE if the checkpoint is encrypted and there is no key. */
+enum gn_status gn_checkpoint_needs_key(const char *folder, const struct gn_checkpoint_info *info, const struct gn_data_key *key, struct gn_err *err);
 /* The file with the weights, or with their moving average, which must exist (GN_ERR_DATA). */
 enum gn_status gn_checkpoint_weights(const char *folder, const struct gn_checkpoint_info *info, int average,
 				     char path[PATH_MAX], struct gn_err *err);

@@ -39,11 +39,18 @@ enum gn_status gn_checkpoint_write_files(struct gn_comm *comm, const char *folde
 					 const struct gn_model *model, const struct gn_checkpoint_arrays *a,
 					 struct gn_checkpoint_file files[GN_CHECKPOINT_RANK_FILES], struct gn_err *err);
 /* Writes the file of a rank, and fills in *file; nothing where s is NULL or empty. Blocks. */
-enum gn_status gn_checkpoint_rank_write(const char *folder, int rank, const struct gn_model *model,
+enum gn_status gn_checkpoint_rank_write(const char *folder, int rank, const struct gn_data_key *key, const struct gn_model *model,
 					const struct gn_checkpoint_rank_state *s, struct gn_checkpoint_file *file, struct gn_err *err);
 /* The manifest of all that was gathered, names of no file left out. */
 enum gn_status gn_checkpoint_write_manifest_of(const char *folder, const struct gn_checkpoint_info *info,
 					       const struct gn_checkpoint_file *all, size_t count, struct gn_err *err);
+
+/* --- checkpoint_key.c --- */
+
+/* Makes a manifest, text of a JSON object, that of an encrypted checkpoint, and signs it. Nothing without memory: gn_strbuf_failed(). */
+enum gn_status gn_checkpoint_sign(struct gn_strbuf *text, const struct gn_data_key *key, struct gn_err *err);
+/* GN_ERR_USAGE: another key, or not encrypted; GN_ERR_DATA: changed. Blocks on the file system. */
+enum gn_status gn_checkpoint_authenticate(const char *folder, const struct gn_data_key *key, struct gn_err *err);
 
 /* --- checkpoint_snapshot.c --- */
 

@@ -1,4 +1,4 @@
-#include "src/train/checkpoint/checkpoint.h"
+#include "src/train/checkpoint/checkpoint_internal.h"
 
 #include "src/base/file.h"
 #include "src/base/sha256.h"
@@ -39,7 +39,7 @@ static enum gn_status verify_file(const char *folder, const struct gn_checkpoint
 	return GN_OK;
 }
 
-static enum gn_status verify(const char *folder, struct gn_checkpoint_info *info, struct gn_err *err)
+static enum gn_status verify(const char *folder, const struct gn_data_key *key, struct gn_checkpoint_info *info, struct gn_err *err)
 {
 	struct gn_checkpoint_file *files;
 	size_t count;
@@ -50,7 +50,7 @@ static enum gn_status verify(const char *folder, struct gn_checkpoint_info *info
 	for (size_t i = 0; i < count && !status; i++)
 		status = verify_file(folder, &files[i], err);
 	free(files);
-	return status;
+	return status || !key ? status : gn_checkpoint_authenticate(folder, key, err);
 }
 
 static int is_step_folder(const struct dirent *entry)
@@ -60,8 +60,14 @@ static int is_step_folder(const struct dirent *entry)
 	return !strncmp(name, "step-", 5) && strlen(name) >= 13 && strspn(name + 5, "0123456789") == strlen(name) - 5;
 }
 
-/* Newest first; the first that verifies is used. A newer format version is not damage: an older checkpoint must not replace it. */
-static enum gn_status find_newest(const char *directory, struct gn_log *log, char found[PATH_MAX],
+/* Whether a checkpoint is not damaged, but cannot be used: an older one must not replace it. */
+static int is_unusable(enum gn_status status)
+{
+	return status == GN_ERR_UNSUPPORTED || status == GN_ERR_USAGE;
+}
+
+/* Newest first; the first that verifies is used. */
+static enum gn_status find_newest(const char *directory, const struct gn_data_key *key, struct gn_log *log, char found[PATH_MAX],
 				  struct gn_checkpoint_info *info, struct gn_err *err)
 {
 	struct dirent **names;
@@ -74,18 +80,18 @@ static enum gn_status find_newest(const char *directory, struct gn_log *log, cha
 	for (int i = count - 1; i >= 0; i--) {
 		char path[PATH_MAX];
 
-		if (status && status != GN_ERR_UNSUPPORTED &&
+		if (status && !is_unusable(status) &&
 		    !gn_path_join(path, sizeof path, directory, names[i]->d_name, &why)) {
-			status = verify(path, info, &why);
+			status = verify(path, key, info, &why);
 			if (!status)
 				memcpy(found, path, strlen(path) + 1);
-			else if (status != GN_ERR_UNSUPPORTED)
+			else if (!is_unusable(status))
 				gn_log_warn(log, "checkpoint %s is skipped, it is damaged or incomplete: %s", path, why.text);
 		}
 		free(names[i]);
 	}
 	free(names);
-	if (status == GN_ERR_UNSUPPORTED)
+	if (is_unusable(status))
 		return gn_err_set(err, status, "%s", why.text);
 	if (status && count == 1)
 		return gn_err_set(err, GN_ERR_DATA, "the only checkpoint in %s is not whole: %s", directory, why.text);
@@ -97,7 +103,7 @@ static enum gn_status find_newest(const char *directory, struct gn_log *log, cha
 	return GN_OK;
 }
 
-enum gn_status gn_checkpoint_find(const char *path, struct gn_log *log, char found[PATH_MAX],
+enum gn_status gn_checkpoint_find(const char *path, const struct gn_data_key *key, struct gn_log *log, char found[PATH_MAX],
 				  struct gn_checkpoint_info *info, struct gn_err *err)
 {
 	struct gn_checkpoint_info read;
@@ -107,8 +113,8 @@ enum gn_status gn_checkpoint_find(const char *path, struct gn_log *log, char fou
 	if (status)
 		return status;
 	if (access(manifest, F_OK))
-		status = find_newest(path, log, found, &read, err);
-	else if (!(status = verify(path, &read, err)))
+		status = find_newest(path, key, log, found, &read, err);
+	else if (!(status = verify(path, key, &read, err)))
 		snprintf(found, PATH_MAX, "%s", path);
 	if (!status)
 		*info = read;
@@ -172,14 +178,14 @@ static enum gn_status place_piece(const struct gn_safetensors *file, const struc
 	return f->slots[slot] ? gn_safetensors_read(file, piece, f->slots[slot] + p->offset + first, err) : GN_OK;
 }
 
-static enum gn_status load_share(const char *folder, const char *name, struct filling *f, struct gn_err *err)
+static enum gn_status load_share(const char *folder, const char *name, const struct gn_data_key *key, struct filling *f, struct gn_err *err)
 {
 	struct gn_safetensors *file;
 	char path[PATH_MAX];
 	enum gn_status status = gn_path_join(path, sizeof path, folder, name, err);
 
 	if (!status)
-		status = gn_safetensors_open(path, &file, err);
+		status = gn_safetensors_open(path, key, &file, err);
 	if (status)
 		return status;
 	for (size_t i = 0; i < gn_safetensors_count(file) && !status; i++)
@@ -204,7 +210,7 @@ static enum gn_status check_covered(const struct filling *f, const char *folder,
 	return GN_OK;
 }
 
-static enum gn_status load_slots(const char *folder, const struct gn_model *model, enum gn_optim_kind optimizer,
+static enum gn_status load_slots(const char *folder, const struct gn_data_key *key, const struct gn_model *model, enum gn_optim_kind optimizer,
 				 float *const *slots, struct gn_err *err)
 {
 	size_t params = (size_t)gn_model_param_count(model), count;
@@ -221,7 +227,7 @@ static enum gn_status load_slots(const char *folder, const struct gn_model *mode
 		qsort(files, count, sizeof *files, by_name);
 		for (size_t i = 0; i < count && !status; i++)
 			if (!strncmp(files[i].name, "optimizer-", 10))
-				status = load_share(folder, files[i].name, &f, err);
+				status = load_share(folder, files[i].name, key, &f, err);
 		free(files);
 	}
 	if (!status)
@@ -238,21 +244,23 @@ enum gn_status gn_checkpoint_weights(const char *folder, const struct gn_checkpo
 	return gn_path_join(path, PATH_MAX, folder, average ? "ema.safetensors" : "model.safetensors", err);
 }
 
-static enum gn_status load_weights(const char *folder, const struct gn_checkpoint_info *info,
+static enum gn_status load_weights(const char *folder, const struct gn_checkpoint_info *info, const struct gn_data_key *key,
 				   const struct gn_model *model, int average, float *params, float *buffers,
 				   struct gn_err *err)
 {
 	char path[PATH_MAX];
 	enum gn_status status = gn_checkpoint_weights(folder, info, average, path, err);
 
-	return status ? status : gn_weights_load(path, model, params, buffers, err);
+	return status ? status : gn_weights_load(path, key, model, params, buffers, err);
 }
 
-enum gn_status gn_checkpoint_load(const char *folder, const struct gn_checkpoint_info *info,
+enum gn_status gn_checkpoint_load(const char *folder, const struct gn_checkpoint_info *info, const struct gn_data_key *key,
 				  const struct gn_model *model, const struct gn_checkpoint_arrays *a, struct gn_err *err)
 {
-	enum gn_status status = GN_OK;
+	enum gn_status status = gn_checkpoint_needs_key(folder, info, key, err);
 
+	if (status)
+		return status;
 	if (strcmp(info->model, gn_model_name(model)) || info->classes != gn_model_classes(model) ||
 	    info->channels != gn_model_channels(model) || info->side != gn_model_side(model))
 		return gn_err_set(err, GN_ERR_DATA,
@@ -262,10 +270,10 @@ enum gn_status gn_checkpoint_load(const char *folder, const struct gn_checkpoint
 				  gn_model_classes(model), gn_model_channels(model), gn_model_side(model),
 				  gn_model_side(model));
 	if (a->params)
-		status = load_weights(folder, info, model, 0, a->params, a->buffers, err);
+		status = load_weights(folder, info, key, model, 0, a->params, a->buffers, err);
 	if (!status && a->average_params)
-		status = load_weights(folder, info, model, 1, a->average_params, a->average_buffers, err);
+		status = load_weights(folder, info, key, model, 1, a->average_params, a->average_buffers, err);
 	if (!status && (a->slots[0] || a->slots[1]))
-		status = load_slots(folder, model, info->optimizer, a->slots, err);
+		status = load_slots(folder, key, model, info->optimizer, a->slots, err);
 	return status;
 }

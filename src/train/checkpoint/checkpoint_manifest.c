@@ -1,4 +1,4 @@
-#include "src/train/checkpoint/checkpoint.h"
+#include "src/train/checkpoint/checkpoint_internal.h"
 
 #include "data/sample/augment.h"
 #include "src/base/file.h"
@@ -10,7 +10,8 @@
 
 static const char manifest_name[] = "manifest.json";
 static const char format_name[] = "gannet-checkpoint";
-enum { VERSION = 1, FILES_MAX = 1 << 20 };
+/* of encrypted checkpoints the second */
+enum { VERSION = 1, VERSION_ENCRYPTED = 2, FILES_MAX = 1 << 20 };
 static const size_t manifest_max = 256u << 20, names_max = 8u << 20;
 
 static void json_values(struct gn_json *j, const char *key, const double *values, int64_t count)
@@ -70,7 +71,7 @@ static void json_names(struct gn_json *j, const struct gn_dataset *d)
 static void json_info(struct gn_json *j, const struct gn_checkpoint_info *info)
 {
 	gn_json_string(j, "format", format_name);
-	gn_json_int(j, "version", VERSION);
+	gn_json_int(j, "version", info->key ? VERSION_ENCRYPTED : VERSION);
 	gn_json_uint(j, "step", info->state.step);
 	gn_json_uint(j, "epoch", info->state.epoch);
 	gn_json_uint(j, "sample", info->state.sample);
@@ -123,10 +124,13 @@ enum gn_status gn_checkpoint_manifest_write(const char *folder, const struct gn_
 	}
 	gn_json_end(&j);
 	gn_json_end(&j);
-	gn_strbuf_puts(&j.text, "\n");
-	if (gn_json_failed(&j))
-		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %s", path);
+	if (info->key)
+		status = gn_checkpoint_sign(&j.text, info->key, err);
 	else
+		gn_strbuf_puts(&j.text, "\n");
+	if (!status && gn_json_failed(&j))
+		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %s", path);
+	else if (!status)
 		status = gn_file_replace(path, gn_json_text(&j), j.text.len, err);
 	gn_json_release(&j);
 	return status;
@@ -216,6 +220,7 @@ static const char *parse_info(const json_t *root, struct gn_checkpoint_info *inf
 	if (get_text(dataset, "digest", info->dataset_digest, sizeof info->dataset_digest) ||
 	    get_text(dataset, "classes_sha256", info->classes_digest, sizeof info->classes_digest))
 		return "dataset";
+	info->is_encrypted = json_object_get(root, "encryption") != NULL;
 	info->state = (struct gn_run_state){(uint64_t)step, (uint64_t)epoch, (uint64_t)sample, (uint64_t)seed, 0};
 	if (json_object_get(root, "number") && get_count(root, "number", 1, INT64_MAX, &info->number))
 		return "number";
@@ -249,10 +254,10 @@ static enum gn_status parse(const char *path, const json_t *root, struct gn_chec
 		return gn_err_set(err, GN_ERR_DATA, "%s is not the manifest of a Gannet checkpoint", path);
 	if (get_count(root, "version", VERSION, INT64_MAX, &version))
 		return gn_err_set(err, GN_ERR_DATA, "%s has no usable version", path);
-	if (version > VERSION)
+	if (version > VERSION_ENCRYPTED)
 		return gn_err_set(err, GN_ERR_UNSUPPORTED,
 				  "%s has format version %" PRId64 ", this program knows up to %d: use the newer gannet that wrote "
-				  "it, or remove this checkpoint to resume from an older one", path, version, VERSION);
+				  "it, or remove this checkpoint to resume from an older one", path, version, VERSION_ENCRYPTED);
 	bad = parse_info(root, info);
 	if (bad)
 		return gn_err_set(err, GN_ERR_DATA, "%s: field '%s' is missing or invalid", path, bad);

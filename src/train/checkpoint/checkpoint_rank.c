@@ -21,7 +21,7 @@ static int has_state(const struct gn_checkpoint_rank_state *s)
 	return s && (s->count || s->shared_count);
 }
 
-enum gn_status gn_checkpoint_rank_write(const char *folder, int rank, const struct gn_model *model,
+enum gn_status gn_checkpoint_rank_write(const char *folder, int rank, const struct gn_data_key *key, const struct gn_model *model,
 					const struct gn_checkpoint_rank_state *s, struct gn_checkpoint_file *file, struct gn_err *err)
 {
 	static const char *const metadata[] = {"format", "gannet-compress"};
@@ -54,7 +54,7 @@ enum gn_status gn_checkpoint_rank_write(const char *folder, int rank, const stru
 		memcpy(entries[count++].name, shared_name, sizeof shared_name);
 	}
 	if (!status)
-		status = gn_safetensors_write(path, entries, count, metadata, 1, file->sha256, &file->len_bytes, err);
+		status = gn_safetensors_write(path, key, entries, count, metadata, 1, file->sha256, &file->len_bytes, err);
 	free(entries);
 	return status;
 }
@@ -89,7 +89,7 @@ static enum gn_status add_arrays(const struct gn_safetensors *f, const char *pat
 }
 
 /* The file of a rank of the run that wrote it. */
-static enum gn_status load_file(const char *folder, int64_t was, int with_arrays, const struct gn_model *model,
+static enum gn_status load_file(const char *folder, int64_t was, const struct gn_data_key *key, int with_arrays, const struct gn_model *model,
 				const struct gn_checkpoint_rank_state *s, float scale, float *scratch, struct gn_err *err)
 {
 	char name[64], path[PATH_MAX];
@@ -99,7 +99,7 @@ static enum gn_status load_file(const char *folder, int64_t was, int with_arrays
 	name_file(was, name);
 	status = gn_path_join(path, sizeof path, folder, name, err);
 	if (!status)
-		status = gn_safetensors_open(path, &f, err);
+		status = gn_safetensors_open(path, key, &f, err);
 	if (status)
 		return status;
 	if (with_arrays)
@@ -110,7 +110,7 @@ static enum gn_status load_file(const char *folder, int64_t was, int with_arrays
 	return status;
 }
 
-enum gn_status gn_checkpoint_load_rank(const char *folder, int64_t was_ranks, const struct gn_model *model, int rank, int ranks,
+enum gn_status gn_checkpoint_load_rank(const char *folder, int64_t was_ranks, const struct gn_data_key *key, const struct gn_model *model, int rank, int ranks,
 				       const struct gn_checkpoint_rank_state *s, struct gn_err *err)
 {
 	float *scratch = malloc(gn_model_param_elements(model) * sizeof *scratch + 1);
@@ -120,9 +120,9 @@ enum gn_status gn_checkpoint_load_rank(const char *folder, int64_t was_ranks, co
 	for (int k = 0; k < s->count; k++)
 		memset(s->arrays[k], 0, gn_model_param_elements(model) * sizeof(float));
 	for (int64_t was = rank; has_state(s) && was < was_ranks && !status; was += ranks)
-		status = load_file(folder, was, 1, model, s, scale, scratch, err);
+		status = load_file(folder, was, key, 1, model, s, scale, scratch, err);
 	if (has_state(s) && rank >= was_ranks && !status)
-		status = load_file(folder, 0, 0, model, s, scale, scratch, err);
+		status = load_file(folder, 0, key, 0, model, s, scale, scratch, err);
 	free(scratch);
 	return status;
 }

@@ -36,7 +36,7 @@ static size_t cut_slot(const struct gn_model *model, int slot, const float *valu
 }
 
 /* Writes this node's or rank's part of the optimizer's slots: elements begin to end of each. */
-static enum gn_status write_slots(const char *path, const struct gn_model *model, enum gn_optim_kind optimizer,
+static enum gn_status write_slots(const char *path, const struct gn_checkpoint_info *info, const struct gn_model *model,
 				  const struct gn_checkpoint_arrays *a, size_t begin, size_t end, struct gn_checkpoint_file *file,
 				  struct gn_err *err)
 {
@@ -47,9 +47,9 @@ static enum gn_status write_slots(const char *path, const struct gn_model *model
 
 	if (!pieces)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to write %s", path);
-	for (int k = 0; k < gn_optim_slots(optimizer); k++)
+	for (int k = 0; k < gn_optim_slots(info->optimizer); k++)
 		count += cut_slot(model, k, a->is_split ? a->slots[k] : a->slots[k] + begin, begin, end, pieces + count);
-	status = gn_safetensors_write(path, pieces, count, metadata, 1, file->sha256, &file->len_bytes, err);
+	status = gn_safetensors_write(path, info->key, pieces, count, metadata, 1, file->sha256, &file->len_bytes, err);
 	free(pieces);
 	return status;
 }
@@ -74,8 +74,7 @@ static enum gn_status write_weights(const char *folder, const struct gn_checkpoi
 	enum gn_status status = name_file(folder, name, file, path, err);
 
 	if (!status)
-		status = gn_weights_save(path, model, params, buffers, info->state.step, file->sha256, &file->len_bytes,
-					 err);
+		status = gn_weights_save(path, info->key, model, params, buffers, info->state.step, file->sha256, &file->len_bytes, err);
 	return status;
 }
 
@@ -110,7 +109,7 @@ enum gn_status gn_checkpoint_write_files(struct gn_comm *comm, const char *folde
 		snprintf(name, sizeof name, "optimizer-%05zu.safetensors", a->is_split ? (size_t)rank : node);
 		status = name_file(folder, name, &files[0], path, err);
 		if (!status)
-			status = write_slots(path, model, info->optimizer, a, begin < elements ? begin : elements,
+			status = write_slots(path, info, model, a, begin < elements ? begin : elements,
 					     end < elements ? end : elements, &files[0], err);
 	}
 	if (!status && !rank)
@@ -118,7 +117,7 @@ enum gn_status gn_checkpoint_write_files(struct gn_comm *comm, const char *folde
 	if (!status && !rank && a->average_params)
 		status = write_weights(folder, info, model, "ema.safetensors", a->average_params, a->average_buffers,
 				       &files[2], err);
-	return status ? status : gn_checkpoint_rank_write(folder, rank, model, a->own, &files[3], err);
+	return status ? status : gn_checkpoint_rank_write(folder, rank, info->key, model, a->own, &files[3], err);
 }
 
 enum gn_status gn_checkpoint_write_manifest_of(const char *folder, const struct gn_checkpoint_info *info,

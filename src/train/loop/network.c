@@ -22,7 +22,9 @@ enum gn_status gn_network_options_check(const struct gn_network_options *o, stru
 		return gn_err_set(err, GN_ERR_USAGE, "--ema is of checkpoints: for weights write a file with gannet export --ema");
 	if (o->checkpoint && (o->model || o->mean || o->deviation))
 		return gn_err_set(err, GN_ERR_USAGE, "--model, --mean and --deviation are for --weights: a checkpoint says them itself");
-	return GN_OK;
+	if (o->weights && o->checkpoint_key)
+		return gn_err_set(err, GN_ERR_USAGE, "--checkpoint-key is of checkpoints: gannet export writes plain weights");
+	return gn_data_key_check(o->checkpoint_key, err);
 }
 
 static void warn_values(const struct gn_network_options *o, const char *option, const char *given, const double *used,
@@ -130,12 +132,17 @@ static enum gn_status describe_weights(const struct gn_network_options *o, struc
 static enum gn_status find_network(const struct gn_network_options *o, struct gn_log *log, char *folder,
 				   struct gn_checkpoint_info *info, struct gn_err *err)
 {
+	struct gn_data_key key;
 	struct stat st;
 	enum gn_status status;
 
 	if (o->checkpoint && !stat(o->checkpoint, &st) && S_ISREG(st.st_mode))
 		return gn_err_set(err, GN_ERR_USAGE, "--checkpoint %s is a file; use --weights FILE", o->checkpoint);
-	status = o->weights ? describe_weights(o, log, info, err) : gn_checkpoint_find(o->checkpoint, log, folder, info, err);
+	if (o->checkpoint_key && (status = gn_data_key_read(o->checkpoint_key, &key, err)))
+		return status;
+	status = o->weights ? describe_weights(o, log, info, err)
+			    : gn_checkpoint_find(o->checkpoint, o->checkpoint_key ? &key : NULL, log, folder, info, err);
+	gn_data_key_wipe(&key);
 	/* a resize that is meant for another side is not taken */
 	if (!status && o->checkpoint && o->side && o->side != info->side) {
 		gn_log_info(log, "images of side %" PRId64 ", not %" PRId64 " as in training%s", o->side, info->side,
@@ -191,20 +198,33 @@ void gn_network_release(struct gn_network *n)
 	*n = (struct gn_network){0};
 }
 
+/* On rank 0. */
+static enum gn_status load_checkpoint(const struct gn_network_options *o, const char *folder, const struct gn_checkpoint_info *info,
+				      const struct gn_network *n, struct gn_err *err)
+{
+	struct gn_checkpoint_arrays plain = {.params = n->params, .buffers = n->buffers};
+	struct gn_checkpoint_arrays averaged = {.average_params = n->params, .average_buffers = n->buffers};
+	struct gn_data_key key;
+	enum gn_status status = o->checkpoint_key ? gn_data_key_read(o->checkpoint_key, &key, err) : GN_OK;
+
+	if (!status)
+		status = gn_checkpoint_load(folder, info, o->checkpoint_key ? &key : NULL, n->model, o->average ? &averaged : &plain, err);
+	gn_data_key_wipe(&key);
+	return status;
+}
+
 /* Rank 0 reads the checkpoint, the others receive it. */
 enum gn_status gn_network_load(const struct gn_network_options *options, const char *folder, struct gn_checkpoint_info *info,
 			       const struct gn_network *n, struct gn_comm *comm, struct gn_err *err)
 {
-	struct gn_checkpoint_arrays plain = {.params = n->params, .buffers = n->buffers};
-	struct gn_checkpoint_arrays averaged = {.average_params = n->params, .average_buffers = n->buffers};
 	size_t params = gn_model_param_elements(n->model) * sizeof(float);
 	size_t buffers = gn_model_buffer_elements(n->model) * sizeof(float);
 	enum gn_status status = GN_OK;
 
 	if (gn_comm_rank(comm) == 0 && options->weights)
-		status = gn_weights_load(options->weights, n->model, n->params, n->buffers, err);
+		status = gn_weights_load(options->weights, NULL, n->model, n->params, n->buffers, err);
 	else if (gn_comm_rank(comm) == 0)
-		status = gn_checkpoint_load(folder, info, n->model, options->average ? &averaged : &plain, err);
+		status = load_checkpoint(options, folder, info, n, err);
 	status = gn_agree_status(comm, status, err);
 	if (!status)
 		status = gn_comm_broadcast(comm, n->params, params, 0, err);

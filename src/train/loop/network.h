@@ -19,6 +19,7 @@ struct gn_network_options {
 	int64_t side;		      /* 0 is the checkpoint's or the file's, or the network's own */
 	int64_t resize_shorter;	      /* -1: the checkpoint's or the file's, or the default of data/sample/augment.h */
 	const char *interpolation;     /* "auto" or NULL: the checkpoint's or the file's, or bilinear */
+	const char *checkpoint_key;    /* gn_data_key_read(), for encrypted checkpoints; NULL: none */
 	int average;		      /* the moving average of the weights instead of the weights */
 };
 

@@ -56,6 +56,7 @@ struct gn_train_options {
 	const char *init_head;	       /* "keep", or "skip": of a file of another number of classes */
 	int64_t seed;
 	const char *checkpoint, *resume;
+	const char *checkpoint_key;    /* gn_data_key_read(); NULL: they are not encrypted */
 	const char *checkpoint_local;  /* on the nodes' disks; NULL: none */
 	int64_t checkpoint_every;      /* steps; 0: not by steps */
 	int64_t checkpoint_epochs, keep;
@@ -76,7 +77,8 @@ struct gn_train_options {
 	int eval_first;		       /* also before the first step */
 	const char *precision; /* one of GN_PRECISION_CHOICES; NULL: fp32 */
 	const char *device, *transport, *comm, *algo, *tuning, *progress;
-	int64_t threads, loader_threads, prefetch, rails;
+	int64_t threads, prefetch, rails;
+	int64_t loader_threads;	       /* 0: loader_threads.c chooses */
 	int64_t bucket;		       /* bytes; 0: measured, see bucket_autotune.h */
 	int overlap;		       /* enum gn_overlap */
 	int transport_strict;	       /* struct gn_comm_options' strict */

@@ -97,7 +97,7 @@ static enum gn_status make_loaders(struct gn_session *s, struct gn_err *err)
 	struct gn_loader_options lo = {
 		.seed = (uint64_t)o->seed, .rank = (uint32_t)gn_comm_rank(s->comm),
 		.ranks = (uint32_t)gn_comm_size(s->comm), .batch = (uint32_t)o->batch, .augment = GN_AUGMENT_NONE,
-		.threads = (int)o->loader_threads, .prefetch_bytes = (size_t)o->prefetch,
+		.threads = gn_loader_threads_most(s), .prefetch_bytes = (size_t)o->prefetch,
 	};
 	enum gn_status status = gn_input_sampling(o->sampling, s->data.train, (uint64_t)o->seed, &s->data.balance, err);
 
@@ -249,6 +249,10 @@ static enum gn_status prepare(struct gn_session *s, struct gn_err *err)
 
 	gn_input_threads(s->options->threads, gn_world_local_size(gn_comm_world(s->comm)));
 	status = gn_compress_parse(s->options->compress, &s->compress, err);
+	if (!status && s->options->checkpoint_key) {
+		status = gn_data_key_read(s->options->checkpoint_key, &s->checkpoint.key, err);
+		s->checkpoint.info.key = &s->checkpoint.key;
+	}
 	if (!status)
 		status = open_data(s, err);
 	if (!status)
@@ -270,19 +274,31 @@ static enum gn_status prepare(struct gn_session *s, struct gn_err *err)
 	return status;
 }
 
+/* Files of one checkpoint have one key. The digest tells nothing about it. */
+static enum gn_status key_digest(const struct gn_session *s, char digest[GN_SHA256_HEX], struct gn_err *err)
+{
+	static const uint8_t no_salt[GN_DATA_SALT_BYTES];
+	struct gn_data_key made;
+	enum gn_status status = gn_data_key_derive(&s->checkpoint.key, no_salt, "gannet checkpoint ranks 1", &made, err);
+
+	return status ? status : gn_sha256_buffer(made.bytes, sizeof made.bytes, digest, err);
+}
+
 static enum gn_status compare_ranks(struct gn_session *s, const char *agreed_text, struct gn_err *err)
 {
-	struct gn_agree_item items[5] = {{.what = "program"}, {.what = "options"}, {.what = "parameter layout"},
-					 {.what = "dataset"}, {.what = "class weights"}};
-	int count = s->data.class_weights ? 5 : 4;
+	struct gn_agree_item items[6] = {{.what = "program"}, {.what = "options"}, {.what = "parameter layout"},
+					 {.what = "dataset"}, {.what = "checkpoint key"}, {.what = "class weights"}};
+	int count = s->data.class_weights ? 6 : 5;
 	enum gn_status status = gn_sha256_buffer(agreed_text, strlen(agreed_text), items[1].digest, err);
 
 	/* of the sources: copies of one release may have been built in different folders */
 	memcpy(items[0].digest, gn_version_source_digest(), 65);
 	memcpy(items[2].digest, s->checkpoint.info.layout_digest, 65);
 	memcpy(items[3].digest, s->checkpoint.info.dataset_digest, 65);
+	if (!status)
+		status = key_digest(s, items[4].digest, err);
 	if (!status && s->data.class_weights)
-		status = gn_sha256_buffer(s->data.class_weights, gn_dataset_classes(s->data.train) * sizeof(double), items[4].digest, err);
+		status = gn_sha256_buffer(s->data.class_weights, gn_dataset_classes(s->data.train) * sizeof(double), items[5].digest, err);
 	status = gn_agree_status(s->comm, status, err);
 	return status ? status : gn_agree_digests(s->comm, items, count, err);
 }
@@ -349,6 +365,7 @@ void gn_session_destroy(struct gn_session *s)
 	gn_owner_release(s->checkpoint.owner);
 	gn_trace_destroy(s->metrics.trace);
 	free(s->is_lost);
+	gn_data_key_wipe(&s->checkpoint.key);
 	free(s);
 }
 

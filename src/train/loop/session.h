@@ -38,12 +38,21 @@ struct gn_session_checkpoint {
 	struct gn_owner *owner;		 /* rank 0, with --checkpoint */
 	char nonce[GN_OWNER_NONCE];	 /* of it, on all ranks */
 	struct gn_checkpoint_writer *writer; /* with --checkpoint */
+	struct gn_data_key key;		 /* with --checkpoint-key */
 	char *local;			 /* with --checkpoint-local: this run's folder on this node */
 	uint64_t saved_step;		 /* the newest step in a checkpoint, UINT64_MAX for none */
 	uint64_t open_step;		 /* the step of the checkpoint that the writer has */
 	double blocked_s;		 /* by that, so far */
 	int64_t number;			 /* of checkpoints that the run has saved */
 	uint64_t begun_ns;		 /* gn_clock_ns() when a checkpoint was last begun, or the run */
+};
+
+/* Of --loader-threads auto, on each rank its own. */
+struct gn_session_threads {
+	int count;			 /* that work; 0: none yet */
+	int steps, after, decisions;	 /* since the last decision; when the next one is; how many there were */
+	double step_s, waited_s;	 /* of these steps */
+	struct gn_loader_effort before;	 /* at the last decision */
 };
 
 struct gn_session_metrics {
@@ -100,6 +109,7 @@ struct gn_session {
 	struct gn_session_data data;
 	struct gn_session_schedule schedule;
 	struct gn_session_checkpoint checkpoint;
+	struct gn_session_threads loader_threads;
 	struct gn_session_metrics metrics;
 	struct gn_session_status status;
 	struct gn_session_halving halving;
@@ -127,6 +137,8 @@ enum gn_status gn_session_create(const struct gn_train_options *options, const c
 				 struct gn_log *log, struct gn_session **out, struct gn_err *err);
 void gn_session_destroy(struct gn_session *s);
 /* Borrowed: the host's copies of what a checkpoint has, but for parts; and what a compressor keeps, for which arrays gives the room. */
+/* Of checkpoints; NULL without --checkpoint-key. */
+const struct gn_data_key *gn_session_key(const struct gn_session *s);
 struct gn_checkpoint_arrays gn_session_arrays(struct gn_session *s);
 struct gn_checkpoint_rank_state gn_session_own_state(const struct gn_session *s, struct gn_compress_state *arrays);
 /* Collective. With --checkpoint: makes the folder, and makes it this run's, see owner.h for how long that may take. */
@@ -177,6 +189,18 @@ enum gn_status gn_session_begin_epoch(struct gn_session *s, struct gn_err *err);
 /* For gn_session_create, session_train.c: device (collective), loader, and plan for training; every side of the schedule tried. */
 enum gn_status gn_session_choose_device(struct gn_session *s, struct gn_err *err);
 enum gn_status gn_session_make_loader(struct gn_session *s, struct gn_err *err);
+
+/* --- loader_threads.c --- */
+
+/* The threads that a loader is made with, of which some may be idle. */
+int gn_loader_threads_most(const struct gn_session *s);
+/* Pure. The number for the next steps, 1 .. most: decode_s is the time of one thread for the images of a step, step_s that of a step with
+ * waited_s in which it waited for images, while `now` threads worked. */
+int gn_loader_threads_choose(double decode_s, double step_s, double waited_s, int now, int most);
+/* After the training loader was made: the number that was chosen before, or a guess. */
+void gn_loader_threads_begin(struct gn_session *s);
+/* After each step, with what it took, of which waited_s for images. Local. */
+void gn_loader_threads_note(struct gn_session *s, double step_s, double waited_s);
 enum gn_status gn_session_make_plan(struct gn_session *s, struct gn_err *err);
 enum gn_status gn_session_try_sides(struct gn_session *s, struct gn_err *err);
 /* How gradients are summed when nothing is measured. */

@@ -12,6 +12,11 @@
 #include <string.h>
 #include <unistd.h>
 
+const struct gn_data_key *gn_session_key(const struct gn_session *s)
+{
+	return s->options->checkpoint_key ? &s->checkpoint.key : NULL;
+}
+
 /* On rank 0. A dataset's folder holds what pack wrote, and what verify and stage know. */
 static enum gn_status check_folder(const char *directory, struct gn_err *err)
 {

@@ -78,13 +78,13 @@ enum gn_status gn_session_restore_parts(struct gn_session *s, const char *folder
 		struct gn_checkpoint_arrays a = {.slots[0] = NULL};
 
 		a.slots[k] = r->flat;
-		status = take(s, root ? gn_checkpoint_load(folder, info, s->model, &a, err) : GN_OK,
+		status = take(s, root ? gn_checkpoint_load(folder, info, gn_session_key(s), s->model, &a, err) : GN_OK,
 			      gn_optimizer_slot(r->optimizer, k)->host, err);
 	}
 	if (!status && gn_replica_has_average(r) && info->has_average) {
 		struct gn_checkpoint_arrays a = {.average_params = r->flat, .average_buffers = ema->buffers.host};
 
-		status = take(s, root ? gn_checkpoint_load(folder, info, s->model, &a, err) : GN_OK, ema->params.host, err);
+		status = take(s, root ? gn_checkpoint_load(folder, info, gn_session_key(s), s->model, &a, err) : GN_OK, ema->params.host, err);
 		if (!status && ema->buffers.count)
 			status = gn_comm_broadcast(s->comm, ema->buffers.host, ema->buffers.count * sizeof(float), 0, err);
 	}

@@ -146,7 +146,7 @@ static enum gn_status log_changed_options(const struct gn_session *s, const char
 {
 	/* where things are, what is of no consequence for the result, and what has been compared by its value */
 	static const char *const skip[] = {
-		"options", "data", "val", "init", "checkpoint", "checkpoint-local", "resume", "log", "log-every", "trace", "trace-steps", "threads",
+		"options", "data", "val", "init", "key-file", "checkpoint", "checkpoint-local", "checkpoint-key", "resume", "log", "log-every", "trace", "trace-steps", "threads",
 		"loader-threads", "prefetch", "tuning", "progress", "mean", "deviation", "resize", "side", "channels",
 		"join-timeout", "heartbeat-timeout", "stall-timeout", "socket-ifname", NULL,
 	};
@@ -178,8 +178,8 @@ static enum gn_status check_newest(const struct gn_session *s, const char *folde
 
 	if (!directory || !gn_checkpoint_any(directory))
 		return GN_OK;
-	status = gn_checkpoint_find(directory, s->log, found, &newest, err);
-	if (status == GN_ERR_UNSUPPORTED)
+	status = gn_checkpoint_find(directory, gn_session_key(s), s->log, found, &newest, err);
+	if (status == GN_ERR_UNSUPPORTED || status == GN_ERR_USAGE)
 		return status;
 	if (status || newest.state.step <= info->state.step)
 		return GN_OK;
@@ -196,7 +196,7 @@ static enum gn_status load(struct gn_session *s, const char *folder, const struc
 	if (!info->has_average)
 		a.average_params = NULL;
 	if (!status)
-		status = gn_checkpoint_load(folder, info, s->model, &a, err);
+		status = gn_checkpoint_load(folder, info, gn_session_key(s), s->model, &a, err);
 	/* last, for another model's is another one, too */
 	if (!status)
 		status = check_input(s, folder, info, err);
@@ -236,7 +236,7 @@ static enum gn_status read_state(struct gn_session *s, struct origin *from, stru
 			return initial_values(s, err);
 		resume = directory;
 	}
-	status = gn_checkpoint_find(resume, s->log, folder, &info, err);
+	status = gn_checkpoint_find(resume, gn_session_key(s), s->log, folder, &info, err);
 	if (!status)
 		status = gn_trust_check_folder(folder, 0, s->log, err);
 	if (!status)
@@ -320,8 +320,8 @@ static enum gn_status restore_compressor(struct gn_session *s, const struct orig
 	own = gn_session_own_state(s, &arrays);
 	gn_compress_name(s->replica.compressor ? gn_compressor_spec(s->replica.compressor) : &s->compress, name);
 	if (!strcmp(name, from->info.compress))
-		return gn_agree_status(s->comm, gn_checkpoint_load_rank(from->folder, from->info.world_size, s->model, gn_comm_rank(s->comm),
-									gn_comm_size(s->comm), &own, err), err);
+		return gn_agree_status(s->comm, gn_checkpoint_load_rank(from->folder, from->info.world_size, gn_session_key(s), s->model,
+									gn_comm_rank(s->comm), gn_comm_size(s->comm), &own, err), err);
 	if (gn_session_chooses_compression(s))
 		return GN_OK;
 	if (gn_comm_rank(s->comm) == 0 && (s->replica.compressor || from->info.compress[0]))

@@ -158,6 +158,7 @@ enum gn_status gn_session_step(struct gn_session *s, const volatile sig_atomic_t
 	s->step_s = took - (sums->data - waited);
 	s->metrics.steps_s += took;
 	s->metrics.waited_s += sums->data - waited;
+	gn_loader_threads_note(s, took, sums->data - waited);
 	sums->step += took;
 	s->state.step++;
 	s->state.sample += s->schedule.global_batch;

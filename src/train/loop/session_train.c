@@ -78,7 +78,7 @@ enum gn_status gn_session_make_loader(struct gn_session *s, struct gn_err *err)
 	struct gn_loader_options lo = {
 		.rank = (uint32_t)s->worker, .ranks = (uint32_t)s->workers, .batch = (uint32_t)o->batch,
 		.profiler = s->metrics.trace ? decoded : NULL, .profiler_context = s->metrics.trace,
-		.balance = s->data.balance, .threads = (int)o->loader_threads, .prefetch_bytes = (size_t)o->prefetch,
+		.balance = s->data.balance, .threads = gn_loader_threads_most(s), .prefetch_bytes = (size_t)o->prefetch,
 	};
 	enum gn_status status = gn_input_train_options(o, &s->checkpoint.info.input, train_model(s), full, &lo, err);
 
@@ -88,7 +88,10 @@ enum gn_status gn_session_make_loader(struct gn_session *s, struct gn_err *err)
 	s->replica.next = next_batch;
 	s->replica.next_context = s;
 	s->replica.trace = s->metrics.trace;
-	return gn_loader_create(s->data.train, &lo, &s->data.loader, err);
+	status = gn_loader_create(s->data.train, &lo, &s->data.loader, err);
+	if (!status)
+		gn_loader_threads_begin(s);
+	return status;
 }
 
 enum gn_status gn_session_choose_device(struct gn_session *s, struct gn_err *err)

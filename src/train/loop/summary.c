@@ -223,7 +223,7 @@ static void advise_on_data(const struct gn_session *s)
 		snprintf(cause, sizeof cause, "its threads spent %.0f %% of their work on reading files: copy the dataset to a local disk (gannet stage), "
 			 "and measure a disk by gannet bench io", 100 * e.read_s / e.busy_s);
 	else
-		snprintf(cause, sizeof cause, "its %d thread%s decoded: raise --loader-threads while processors are idle (this rank may use %d), then give "
+		snprintf(cause, sizeof cause, "its %d thread%s decoded: raise --loader-threads (or give auto) while processors are idle (this rank may use %d), then give "
 			 "ranks more of them (--cpus-per-task of srun), or pack smaller images", e.threads, gn_text_plural((uint64_t)e.threads),
 			 gn_cpu_count());
 	gn_log_warn(s->log, "steps waited %.0f %% of their time for the loader, on rank 0; %s", 100 * m->waited_s / m->steps_s, cause);

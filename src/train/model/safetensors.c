@@ -1,8 +1,7 @@
 #include "src/train/model/safetensors.h"
 
+#include "src/base/cipher_file.h"
 #include "src/base/file.h"
-#include "src/base/json.h"
-#include "src/base/sha256.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,6 +18,7 @@ static const size_t prefix_bytes = 8;
 struct gn_safetensors {
 	char *path;
 	int fd;
+	struct gn_cipher_file *cipher; /* NULL: plain */
 	size_t count;
 	struct gn_tensor_entry *entries;
 	json_t *metadata; /* NULL if absent */
@@ -37,103 +37,6 @@ static const struct {
 const char *gn_safetensors_type_name(enum gn_tensor_type type)
 {
 	return types[type].name;
-}
-
-static void put_entry(struct gn_json *j, const struct gn_tensor_entry *t, uint64_t offset)
-{
-	gn_json_object(j, t->name);
-	gn_json_string(j, "dtype", gn_safetensors_type_name(t->type));
-	gn_json_array(j, "shape");
-	for (int d = 0; d < t->dims; d++)
-		gn_json_int(j, NULL, t->shape[d]);
-	gn_json_end(j);
-	gn_json_array(j, "data_offsets");
-	gn_json_uint(j, NULL, offset);
-	gn_json_uint(j, NULL, offset + t->len_bytes);
-	gn_json_end(j);
-	gn_json_end(j);
-}
-
-static void put_header(struct gn_json *j, const struct gn_tensor_entry *tensors, size_t count,
-		       const char *const *metadata, size_t count_metadata)
-{
-	uint64_t offset = 0;
-
-	gn_json_object(j, NULL);
-	if (count_metadata) {
-		gn_json_object(j, "__metadata__");
-		for (size_t i = 0; i < count_metadata; i++)
-			gn_json_string(j, metadata[2 * i], metadata[2 * i + 1]);
-		gn_json_end(j);
-	}
-	for (size_t i = 0; i < count; i++) {
-		put_entry(j, &tensors[i], offset);
-		offset += tensors[i].len_bytes;
-	}
-	gn_json_end(j);
-	/* pads the header with spaces, so that data starts at a multiple of eight */
-	while ((prefix_bytes + j->text.len) % 8)
-		gn_strbuf_puts(&j->text, " ");
-}
-
-static enum gn_status put_bytes(int fd, struct gn_sha256 *sha, const void *data, size_t len, uint64_t *total,
-				const char *path, struct gn_err *err)
-{
-	gn_sha256_update(sha, data, len);
-	*total += len;
-	return gn_write_full(fd, data, len, path, err);
-}
-
-static enum gn_status write_all(int fd, const char *path, const struct gn_json *header,
-				const struct gn_tensor_entry *tensors, size_t count, char hex[65], uint64_t *len_bytes,
-				struct gn_err *err)
-{
-	unsigned char prefix[8];
-	struct gn_sha256 *sha;
-	uint64_t total = 0;
-	enum gn_status status = gn_sha256_create(&sha, err);
-
-	if (status)
-		return status;
-	for (size_t i = 0; i < prefix_bytes; i++)
-		prefix[i] = (unsigned char)(header->text.len >> (8 * i));
-	status = put_bytes(fd, sha, prefix, sizeof prefix, &total, path, err);
-	if (!status)
-		status = put_bytes(fd, sha, gn_json_text(header), header->text.len, &total, path, err);
-	for (size_t i = 0; i < count && !status; i++)
-		status = put_bytes(fd, sha, tensors[i].data, tensors[i].len_bytes, &total, path, err);
-	if (!status && fsync(fd))
-		status = gn_err_errno(err, errno, "cannot sync %s", path);
-	if (!status && hex)
-		gn_sha256_finish(sha, hex);
-	if (!status && len_bytes)
-		*len_bytes = total;
-	gn_sha256_destroy(sha);
-	return status;
-}
-
-enum gn_status gn_safetensors_write(const char *path, const struct gn_tensor_entry *tensors, size_t count,
-				    const char *const *metadata, size_t count_metadata, char hex[65],
-				    uint64_t *len_bytes, struct gn_err *err)
-{
-	struct gn_json header;
-	enum gn_status status;
-	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
-
-	if (fd < 0)
-		return gn_err_errno(err, errno, "cannot create %s", path);
-	gn_json_init(&header);
-	put_header(&header, tensors, count, metadata, count_metadata);
-	if (gn_json_failed(&header))
-		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the header of %s", path);
-	else
-		status = write_all(fd, path, &header, tensors, count, hex, len_bytes, err);
-	gn_json_release(&header);
-	if (close(fd) && !status)
-		status = gn_err_errno(err, errno, "cannot close %s", path);
-	if (status)
-		unlink(path);
-	return status;
 }
 
 static int parse_type(const json_t *value, enum gn_tensor_type *out)
@@ -261,7 +164,26 @@ static int is_onnx(const unsigned char prefix[8])
 	return prefix[0] == 0x08 && prefix[1] < 0x80 && prefix[2] >= 0x12 && prefix[2] < 0x80 && (prefix[2] & 7) == 2;
 }
 
-static enum gn_status load_header(struct gn_safetensors *file, struct gn_err *err)
+static enum gn_status read_at(const struct gn_safetensors *file, void *data, size_t len_bytes, uint64_t offset, struct gn_err *err)
+{
+	return file->cipher ? gn_cipher_read(file->cipher, data, len_bytes, offset, err)
+			    : gn_pread_full(file->fd, data, len_bytes, offset, file->path, err);
+}
+
+/* *size becomes that of the text. A file that is not encrypted is GN_ERR_USAGE with a key: it may have been put in the place of one. */
+static enum gn_status begin_decrypting(struct gn_safetensors *file, const struct gn_data_key *key, uint64_t *size, struct gn_err *err)
+{
+	unsigned char prefix[16] = {0};
+	enum gn_status status = *size < sizeof prefix ? GN_OK : gn_pread_full(file->fd, prefix, sizeof prefix, 0, file->path, err);
+
+	if (status)
+		return status;
+	if (gn_cipher_begins(prefix))
+		return gn_cipher_open(file->fd, file->path, key, &file->cipher, size, err);
+	return key ? gn_err_set(err, GN_ERR_USAGE, "%s is not encrypted, but --checkpoint-key is given", file->path) : GN_OK;
+}
+
+static enum gn_status load_header(struct gn_safetensors *file, const struct gn_data_key *key, struct gn_err *err)
 {
 	unsigned char prefix[8];
 	uint64_t header_bytes = 0, size;
@@ -280,7 +202,9 @@ static enum gn_status load_header(struct gn_safetensors *file, struct gn_err *er
 				  file->path);
 	if (!S_ISREG(info.st_mode) || size < prefix_bytes)
 		return gn_err_set(err, GN_ERR_DATA, "%s is not a safetensors file: it is too short", file->path);
-	status = gn_pread_full(file->fd, prefix, sizeof prefix, 0, file->path, err);
+	status = begin_decrypting(file, key, &size, err);
+	if (!status)
+		status = read_at(file, prefix, sizeof prefix, 0, err);
 	if (status)
 		return status;
 	for (size_t i = 0; i < prefix_bytes; i++)
@@ -297,7 +221,7 @@ static enum gn_status load_header(struct gn_safetensors *file, struct gn_err *er
 	text = malloc((size_t)header_bytes + 1);
 	if (!text)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the header of %s", file->path);
-	status = gn_pread_full(file->fd, text, (size_t)header_bytes, prefix_bytes, file->path, err);
+	status = read_at(file, text, (size_t)header_bytes, prefix_bytes, err);
 	if (!status) {
 		header = json_loadb(text, (size_t)header_bytes, JSON_REJECT_DUPLICATES, &problem);
 		if (!header)
@@ -312,7 +236,7 @@ static enum gn_status load_header(struct gn_safetensors *file, struct gn_err *er
 	return status;
 }
 
-enum gn_status gn_safetensors_open(const char *path, struct gn_safetensors **out, struct gn_err *err)
+enum gn_status gn_safetensors_open(const char *path, const struct gn_data_key *key, struct gn_safetensors **out, struct gn_err *err)
 {
 	struct gn_safetensors *file = calloc(1, sizeof *file);
 	enum gn_status status = GN_OK;
@@ -325,7 +249,7 @@ enum gn_status gn_safetensors_open(const char *path, struct gn_safetensors **out
 	else if (!(file->path = strdup(path)))
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to open %s", path);
 	else
-		status = load_header(file, err);
+		status = load_header(file, key, err);
 	if (status) {
 		gn_safetensors_close(file);
 		return status;
@@ -338,6 +262,7 @@ void gn_safetensors_close(struct gn_safetensors *file)
 {
 	if (!file)
 		return;
+	gn_cipher_close(file->cipher);
 	if (file->fd >= 0)
 		close(file->fd);
 	json_decref(file->metadata);
@@ -381,8 +306,7 @@ enum gn_status gn_safetensors_read(const struct gn_safetensors *file, const stru
 	for (size_t i = 0; i < pieces; i++) {
 		size_t at = i * PIECE_BYTES, left = entry->len_bytes - at;
 		struct gn_err why;
-		enum gn_status s = gn_pread_full(file->fd, (char *)data + at, left < PIECE_BYTES ? left : PIECE_BYTES,
-						 entry->offset + at, file->path, &why);
+		enum gn_status s = read_at(file, (char *)data + at, left < PIECE_BYTES ? left : PIECE_BYTES, entry->offset + at, &why);
 
 		if (!s)
 			continue;

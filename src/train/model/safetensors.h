@@ -2,13 +2,15 @@
  *
  * A file is an 8-byte little-endian header length, a JSON header {name: {dtype, shape, data_offsets}}, then the bytes of the
  * tensors without gaps. Writing is one call with everything in memory. Opening validates the whole header against the file before
- * anything is read: lengths, offsets, overlaps, shapes and types. Files are not trusted.
+ * anything is read: lengths, offsets, overlaps, shapes and types. Files are not trusted. With a key the whole file is the text of an
+ * encrypted one (src/base/cipher_file.h); keys are borrowed for the call, and NULL for plain files.
  *
  * Thread safety: an open file is read-only; any thread may read it.
  */
 #ifndef GN_TRAIN_MODEL_SAFETENSORS_H
 #define GN_TRAIN_MODEL_SAFETENSORS_H
 
+#include "src/base/data_key.h"
 #include "src/base/status.h"
 
 #include <stddef.h>
@@ -36,16 +38,16 @@ struct gn_tensor_entry {
 struct gn_safetensors;
 
 /* Writes count tensors to path, which must not exist, and syncs it. metadata: count_metadata pairs key, value. hex (may be NULL)
- * receives the file's SHA-256, and *len_bytes its size. On failure the file is removed. Blocks. */
-enum gn_status gn_safetensors_write(const char *path, const struct gn_tensor_entry *tensors, size_t count,
+ * receives the SHA-256 of its bytes as they are in the file, and *len_bytes its size. On failure the file is removed. Blocks. */
+enum gn_status gn_safetensors_write(const char *path, const struct gn_data_key *key, const struct gn_tensor_entry *tensors, size_t count,
 				    const char *const *metadata, size_t count_metadata, char hex[65],
 				    uint64_t *len_bytes, struct gn_err *err);
 
 /* The format's name: "F32". */
 const char *gn_safetensors_type_name(enum gn_tensor_type type);
 
-/* Opens and validates. GN_ERR_DATA for invalid files. */
-enum gn_status gn_safetensors_open(const char *path, struct gn_safetensors **out, struct gn_err *err);
+/* Opens and validates. GN_ERR_DATA for invalid files, GN_ERR_USAGE for a key that is missing, wrong, or given for a plain file. */
+enum gn_status gn_safetensors_open(const char *path, const struct gn_data_key *key, struct gn_safetensors **out, struct gn_err *err);
 void gn_safetensors_close(struct gn_safetensors *file);
 size_t gn_safetensors_count(const struct gn_safetensors *file);
 const struct gn_tensor_entry *gn_safetensors_entry(const struct gn_safetensors *file, size_t index);

@@ -51,7 +51,7 @@ static void describe_counter(const struct gn_model *m, const struct gn_param *va
 	e->data = steps;
 }
 
-enum gn_status gn_weights_save(const char *path, const struct gn_model *model, const float *params,
+enum gn_status gn_weights_save(const char *path, const struct gn_data_key *key, const struct gn_model *model, const float *params,
 			       const float *buffers, uint64_t steps, char hex[65], uint64_t *len_bytes,
 			       struct gn_err *err)
 {
@@ -70,7 +70,7 @@ enum gn_status gn_weights_save(const char *path, const struct gn_model *model, c
 		if (p->kind == GN_BUFFER_VAR)
 			describe_counter(model, p, &counter, &entries[count++]);
 	}
-	status = gn_safetensors_write(path, entries, count, metadata, 1, hex, len_bytes, err);
+	status = gn_safetensors_write(path, key, entries, count, metadata, 1, hex, len_bytes, err);
 	free(entries);
 	return status;
 }
@@ -215,11 +215,11 @@ static void list_foreign(const struct gn_safetensors *file, const struct gn_mode
 	end_names(names, count);
 }
 
-enum gn_status gn_weights_import(const char *path, const struct gn_model *model, int without_head, float *params, float *buffers,
-				 struct gn_strbuf *ignored, struct gn_err *err)
+static enum gn_status import(const char *path, const struct gn_data_key *key, const struct gn_model *model, int without_head, float *params,
+			     float *buffers, struct gn_strbuf *ignored, struct gn_err *err)
 {
 	struct gn_safetensors *file;
-	enum gn_status status = gn_safetensors_open(path, &file, err);
+	enum gn_status status = gn_safetensors_open(path, key, &file, err);
 
 	if (status)
 		return status;
@@ -236,15 +236,21 @@ enum gn_status gn_weights_import(const char *path, const struct gn_model *model,
 	return status;
 }
 
+enum gn_status gn_weights_import(const char *path, const struct gn_model *model, int without_head, float *params, float *buffers,
+				 struct gn_strbuf *ignored, struct gn_err *err)
+{
+	return import(path, NULL, model, without_head, params, buffers, ignored, err);
+}
+
 /* An unknown tensor means that the file belongs to another model. */
-enum gn_status gn_weights_load(const char *path, const struct gn_model *model, float *params, float *buffers,
+enum gn_status gn_weights_load(const char *path, const struct gn_data_key *key, const struct gn_model *model, float *params, float *buffers,
 			       struct gn_err *err)
 {
 	struct gn_strbuf foreign;
 	enum gn_status status;
 
 	gn_strbuf_init(&foreign);
-	status = gn_weights_import(path, model, 0, params, buffers, &foreign, err);
+	status = import(path, key, model, 0, params, buffers, &foreign, err);
 	if (!status && foreign.len)
 		status = gn_err_set(err, GN_ERR_DATA, "%s has a tensor %s that %s lacks: weights of another model?", path,
 				    gn_strbuf_text(&foreign), gn_model_name(model));
@@ -274,7 +280,7 @@ enum gn_status gn_weights_sizes(const char *path, const struct gn_model *like, i
 	const struct gn_param *first = gn_model_param(like, 0), *head = NULL;
 	int64_t found[2];
 	struct gn_safetensors *file;
-	enum gn_status status = gn_safetensors_open(path, &file, err);
+	enum gn_status status = gn_safetensors_open(path, NULL, &file, err);
 
 	if (status)
 		return status;
@@ -309,7 +315,7 @@ enum gn_status gn_weights_class_names(const char *path, char **names, struct gn_
 {
 	struct gn_safetensors *file;
 	const char *text;
-	enum gn_status status = gn_safetensors_open(path, &file, err);
+	enum gn_status status = gn_safetensors_open(path, NULL, &file, err);
 
 	if (status)
 		return status;
@@ -327,7 +333,7 @@ enum gn_status gn_weights_classes_digest(const char *path, char hex[65], struct 
 	struct gn_strbuf names;
 	const char *text;
 	json_t *list;
-	enum gn_status status = gn_safetensors_open(path, &file, err);
+	enum gn_status status = gn_safetensors_open(path, NULL, &file, err);
 
 	if (status)
 		return status;

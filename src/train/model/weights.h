@@ -8,11 +8,12 @@
 #ifndef GN_TRAIN_MODEL_WEIGHTS_H
 #define GN_TRAIN_MODEL_WEIGHTS_H
 
+#include "src/base/data_key.h"
 #include "src/base/strbuf.h"
 #include "src/train/model/model.h"
 
-/* Writes a new file at path, synced. hex and len_bytes as in gn_safetensors_write(). Blocks. */
-enum gn_status gn_weights_save(const char *path, const struct gn_model *model, const float *params,
+/* Writes a new file at path, synced. key, hex and len_bytes as in gn_safetensors_write(). Blocks. */
+enum gn_status gn_weights_save(const char *path, const struct gn_data_key *key, const struct gn_model *model, const float *params,
 			       const float *buffers, uint64_t steps, char hex[65], uint64_t *len_bytes,
 			       struct gn_err *err);
 /* Fills params and buffers from a file of any origin. Every tensor of the model must be present with its shape, as F32, F16 or
@@ -21,8 +22,8 @@ enum gn_status gn_weights_save(const char *path, const struct gn_model *model, c
  * without_head: weight and bias of the last layer are neither read nor required; the file may have another number of classes. */
 enum gn_status gn_weights_import(const char *path, const struct gn_model *model, int without_head, float *params, float *buffers,
 				 struct gn_strbuf *ignored, struct gn_err *err);
-/* The same for a file written by Gannet: additional tensors are GN_ERR_DATA, too. */
-enum gn_status gn_weights_load(const char *path, const struct gn_model *model, float *params, float *buffers,
+/* The same for a file written by Gannet, with key as gn_safetensors_open() takes it: additional tensors are GN_ERR_DATA, too. */
+enum gn_status gn_weights_load(const char *path, const struct gn_data_key *key, const struct gn_model *model, float *params, float *buffers,
 			       struct gn_err *err);
 /* The sizes of a model like this one in a weights file: channels of images by the first layer, classes by the last. GN_ERR_DATA
  * names a tensor that is missing or whose other dimensions differ from the model's. */

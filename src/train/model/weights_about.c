@@ -84,7 +84,7 @@ enum gn_status gn_weights_about(const char *path, struct gn_weights_about *out, 
 	struct gn_safetensors *file;
 	const char *model, *text, *wrong = NULL;
 	json_t *preprocessing;
-	enum gn_status status = gn_safetensors_open(path, &file, err);
+	enum gn_status status = gn_safetensors_open(path, NULL, &file, err);
 
 	if (status)
 		return status;
