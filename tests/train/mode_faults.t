@@ -1,33 +1,49 @@
 #!/bin/bash
 # Random faults in every way to share a step: a rank is killed, stopped for good, stopped for less than the limits, or starts late, after
 # a random step. A run whose fault passes ends with the parameters of a run without one. Another ends with code 4, names the rank and
-# leaves no checkpoint that is not whole; resumed, it ends with those parameters, too. GN_FAULTS faults (8; 300 in tests/long), GN_SEED
-# the first; each is repeated by its own seed.
+# leaves no checkpoint that is not whole; resumed, it ends with those parameters, too. With parameter servers' async and ssp, where no two
+# runs have the same parameters, it comes to its last step; and a worker's loss does not end it where no worker serves, but for rank 0's.
+# GN_FAULTS faults (8; 300 in tests/long), GN_SEED the first; each is repeated by its own seed. GN_MODES: only in modes that match it.
 set -u
 # shellcheck source=tests/transport/common.sh
 . "$GN_SOURCE/tests/transport/common.sh"
 jsonl=$GN_SOURCE/tests/cmd/jsonl
 export UCX_WARN_UNUSED_ENV_VARS=n GANNET_LOG=warn OMP_NUM_THREADS=1
 modes=('' '--compress bf16' '--compress fp16' '--compress int8' '--compress topk:0.01' '--compress dgc:0.01' '--compress powersgd:2'
-	'--shard optimizer' '--shard gradients --accumulate 2' '--local-steps 4' '--transport tcp --algo ring' '--no-overlap')
+	'--shard optimizer' '--shard gradients --accumulate 2' '--local-steps 4' '--transport tcp --algo ring' '--no-overlap'
+	'--update sync --servers 1' '--update async --servers 1' '--update ssp:3 --servers 1'
+	'--update sync --servers shared' '--update async --servers shared' '--update ssp:3 --servers shared')
+some=()
+for mode in "${modes[@]}"; do [[ ! "$mode" =~ ${GN_MODES:-} ]] || some+=("$mode"); done
+modes=("${some[@]}")
+((${#modes[@]})) || { echo "GN_MODES='$GN_MODES' matches no mode" >&2; exit 2; }
 faults=(kill kill stop pause pause late)
 steps=100 last=70 # faults come after a step up to the second
 
 check 'digits are packed' "$gannet" pack --out "$scratch/train" "$GN_SOURCE/data/digits/digits-train.tar.xz"
 
+is_async() { [[ $1 == *'--update async'* || $1 == *'--update ssp'* ]]; } # MODE: workers have no common step
+keeps_going() { is_async "$1" && [[ $1 == *'--servers 1'* ]]; }             # MODE: without a worker that is lost
 # lenet NAME RANKS MODE OPTION...: appends to $scratch/NAME.jsonl, text in NAME.err. Each rank leaves its process in NAME.pid.RANK;
 # LATE_RANK starts LATE_S seconds after the others.
 lenet() {
+	local keep=() clip='--clip 1'
+	! keeps_going "$3" || keep=(--keep-going)
+	[[ $3 != *--update* ]] || clip= # which servers refuse
 	# shellcheck disable=SC2016,SC2086 # for the shell of each rank; options
-	NAME=$scratch/$1 timeout -k 5 300 "$gannet" launch -n "$2" --grace 6 -- bash -c 'echo $$ >"$NAME.pid.$PMIX_RANK"
+	NAME=$scratch/$1 timeout -k 5 300 "$gannet" launch -n "$2" --grace 6 "${keep[@]}" -- bash -c 'echo $$ >"$NAME.pid.$PMIX_RANK"
 		[[ $PMIX_RANK != "${LATE_RANK:-}" ]] || sleep "$LATE_S"
-		exec "$@"' bash "$gannet" train --data "$scratch/train" --model lenet --lr 0.005 --clip 1 --batch 8 --threads 1 \
+		exec "$@"' bash "$gannet" train --data "$scratch/train" --model lenet --lr 0.005 $clip --batch 8 --threads 1 \
 		--loader-threads 1 --schedule constant --bucket 200K --steps $steps --checkpoint "$scratch/$1" --checkpoint-every 9 \
 		--log "$scratch/$1.jsonl" --log-every 1 $3 "${@:4}" >"$scratch/$1.err" 2>&1
 }
 digest() { "$jsonl" "$scratch/$1.jsonl" end params_sha256 | tail -n 1; }
-# same NAME REFERENCE
+# same NAME REFERENCE MODE
 same() {
+	if is_async "$3"; then
+		[[ $("$jsonl" "$scratch/$1.jsonl" end step | tail -n 1) == "$steps" ]] || { echo 'not at the last step'; return 1; }
+		return
+	fi
 	[[ $(digest "$1") && $(digest "$1") == "$(digest "$2")" ]] || { echo "parameters differ from those of a run without a fault"; return 1; }
 }
 # Whatever has a checkpoint's name can be read.
@@ -56,16 +72,31 @@ strike() {
 	pause) kill -STOP "$pid" && sleep "$(printf '0.%03d' "$pause")" && kill -CONT "$pid" ;;
 	esac
 }
+# What gannet launch says of ranks but RANK: nothing, or that they ended with code 4.
+others() { # NAME RANK
+	! grep '^gannet launch: ' "$scratch/$1.err" | grep -oE 'rank [0-9]+ (was killed|ended with code) [^,;]*' | grep -v "^rank $2 " |
+		grep -v ' code 4$' || { echo 'another rank failed otherwise'; return 1; }
+}
+# A worker is lost, and the others come to the last step.
+went_on() { # NAME RANKS RANK
+	local at=$scratch/$1.jsonl
+	[[ $("$jsonl" "$at" worker_lost rank) == "$3" ]] || { echo "the log does not name rank $3"; return 1; }
+	grep -q "a worker is lost: rank $3 on .* is lost: .*; the run goes on with $(($2 - 2)) of $(($2 - 1))" "$scratch/$1.err" ||
+		{ echo "rank $3 is not named"; return 1; }
+	grep -qE "rank $3 (was killed by signal|ended with code 4).*; $(($2 - 1)) of $2 ranks succeeded" "$scratch/$1.err" ||
+		{ echo 'the others did not all succeed'; return 1; }
+}
 # Ended by the loss of a rank, then resumed.
 lost() { # NAME RANKS MODE RANK CODE REFERENCE
 	[[ $5 == 4 ]] || { echo "exit code $5, not 4"; return 1; }
 	grep -qE "rank $4 on .* is lost|rank $4 was killed by signal" "$scratch/$1.err" || { echo "rank $4 is not named"; return 1; }
-	whole "$1" && lenet "$1" "$2" "$3" --resume auto && same "$1" "$6"
+	others "$1" "$4" && whole "$1" && lenet "$1" "$2" "$3" --resume auto && same "$1" "$6" "$3"
 }
 fault() { # SEED
 	local mode fault ranks rank reference name=$1 code pid
 	RANDOM=$1
 	mode=$((RANDOM % ${#modes[@]})) fault=${faults[RANDOM % ${#faults[@]}]} ranks=$((RANDOM % 3 + 2))
+	[[ ${modes[mode]} != *'--servers 1'* ]] || ((ranks > 2)) || ranks=3
 	rank=$((RANDOM % ranks)) reference=$mode-$ranks mode=${modes[mode]}
 	echo "$fault: rank $rank of $ranks, train $mode"
 	[[ $(digest "$reference") ]] || lenet "$reference" "$ranks" "$mode" || { cat "$scratch/$reference.err"; return 1; }
@@ -86,21 +117,24 @@ fault() { # SEED
 	cat "$scratch/$name.err"
 	export GANNET_HEARTBEAT_TIMEOUT=30
 	if [[ $fault != kill && $fault != stop ]]; then
-		((code == 0)) && whole "$name" && same "$name" "$reference" || return 1
+		((code == 0)) && whole "$name" && same "$name" "$reference" "$mode" || return 1
+	elif [[ $(digest "$name") && $("$jsonl" "$scratch/$name.jsonl" worker_lost rank) ]]; then
+		echo "$fault" >>"$scratch/in-time"
+		went_on "$name" "$ranks" "$rank" && whole "$name" && same "$name" "$reference" "$mode" || return 1
 	elif [[ ! $(digest "$name") ]]; then
 		echo "$fault" >>"$scratch/in-time"
 		lost "$name" "$ranks" "$mode" "$rank" $code "$reference" || { cat "$scratch/$name.err"; return 1; }
 	else # it came when the run had ended, or was about to
 		echo "$fault" >>"$scratch/too-late"
-		((code == 0 || code == 4)) && whole "$name" && same "$name" "$reference" || return 1
+		((code == 0 || code == 4)) && others "$name" "$rank" && whole "$name" && same "$name" "$reference" "$mode" || return 1
 	fi
 	rm -rf "${scratch:?}/$name" "$scratch/$name".*
 }
 seed=${GN_SEED:-$((RANDOM + 1))} count=${GN_FAULTS:-8}
 echo "# GN_SEED=$seed GN_FAULTS=$count"
-for ((i = seed; i < seed + count; i++)); do check "a random fault, GN_SEED=$i GN_FAULTS=1" fault $i; done
+for ((i = seed; i < seed + count; i++)); do check "a random fault, GN_SEED=$i GN_FAULTS=1 GN_MODES='${GN_MODES:-}'" fault $i; done
 touch "$scratch/in-time" "$scratch/too-late"
 in_time=$(grep -c . "$scratch/in-time") too_late=$(grep -c . "$scratch/too-late")
-echo "# $in_time runs were ended by a fault, $too_late were over before"
+echo "# $in_time faults came while ranks trained, $too_late when the run was over"
 ((count < 8)) || check 'most come while ranks train' test $((in_time)) -gt $((too_late))
 finish
