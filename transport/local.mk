@@ -142,6 +142,7 @@ libgannet_transport_a_SOURCES += \
 	transport/ucx/ucx_failure.c \
 	transport/ucx/ucx_lanes.c \
 	transport/ucx/ucx_am.c \
+	transport/ucx/ucx_cipher.c \
 	transport/ucx/ucx_am.h \
 	transport/ucx/ucx_message.c \
 	transport/ucx/ucx_rail.c \

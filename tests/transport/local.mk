@@ -113,6 +113,7 @@ SHELL_TESTS += \
 	tests/transport/peers.t \
 	tests/transport/collectives.t \
 	tests/transport/early.t \
+	tests/transport/encrypt_network.t \
 	tests/transport/environment.t \
 	tests/transport/failure.t \
 	tests/transport/launch.t \
@@ -125,5 +126,5 @@ SHELL_TESTS += \
 	tests/transport/p2p.t \
 	tests/transport/staged.t \
 	tests/transport/strangers.t
-EXTRA_DIST += tests/transport/faults tests/transport/bits.sh tests/transport/common.sh tests/transport/scale tests/transport/stranger
+EXTRA_DIST += tests/transport/capture tests/transport/faults tests/transport/bits.sh tests/transport/common.sh tests/transport/scale tests/transport/stranger
 SLOW_TESTS += tests/transport/rails.t tests/transport/tune.t

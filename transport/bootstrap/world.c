@@ -33,7 +33,7 @@ struct gn_world {
 	int *node_of;
 	const char **host_of;
 	char (*hosts)[HOST_MAX];
-	int aborted, keep_going;
+	int aborted, keep_going, encrypts;
 };
 
 /* Rank 0's root info. */
@@ -348,6 +348,16 @@ static void release(struct gn_world *w, enum gn_heartbeat_exit how, int clean)
 	free(w);
 }
 
+/* Without a file the job's secret is derived from what rank 0 publishes through PMIx, whose servers send it to each other as it is. */
+static void warn_of_secret(const struct gn_world *w, struct gn_log *log)
+{
+	static const struct gn_secret none;
+
+	if (w->encrypts && w->nodes > 1 && !w->bootstrap->rank && !memcmp(&w->bootstrap->secret, &none, sizeof none))
+		gn_log_warn(log, "--encrypt-network: without GANNET_SECRET_FILE its keys come from a number that PMIx sends between nodes unencrypted: "
+			    "who reads that can read the rest");
+}
+
 enum gn_status gn_world_create(const struct gn_world_options *options, struct gn_log *log, struct gn_world **out,
 			       struct gn_err *err)
 {
@@ -362,6 +372,7 @@ enum gn_status gn_world_create(const struct gn_world_options *options, struct gn
 	if (options)
 		w->limits = options->limits;
 	w->keep_going = options && options->keep_going;
+	w->encrypts = (options && options->encrypt) || (getenv(GN_WORLD_ENCRYPT) && *getenv(GN_WORLD_ENCRYPT) && strcmp(getenv(GN_WORLD_ENCRYPT), "0"));
 	ifnames = options && options->ifnames ? options->ifnames : getenv(GN_WORLD_IFNAMES);
 	status = open_bootstrap(options, &detected, log, &w->bootstrap, err);
 	if (!status)
@@ -391,6 +402,7 @@ enum gn_status gn_world_create(const struct gn_world_options *options, struct gn
 		return status;
 	}
 	gn_log_set_rank(log, w->bootstrap->rank);
+	warn_of_secret(w, log);
 	gn_world_set_phase(w, "starting", to_ms(w->limits.join_s));
 	*out = w;
 	return GN_OK;
@@ -449,6 +461,11 @@ const char *gn_world_host_of(const struct gn_world *w, int rank)
 const char *gn_world_bootstrap(const struct gn_world *w)
 {
 	return w->bootstrap->ops->name;
+}
+
+int gn_world_encrypts(const struct gn_world *w)
+{
+	return w->encrypts;
 }
 
 enum gn_status gn_world_key(const struct gn_world *w, const char *use, void *key, size_t len_bytes, struct gn_err *err)

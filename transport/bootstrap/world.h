@@ -46,8 +46,11 @@ struct gn_world_options {
 	 * so that rank 0 stays while they work; and PMIx is finalized once all ranks have joined, because Slurm's plugin kills a
 	 * step when a task that has not finalized dies. 0: it waits for nobody after a loss. */
 	int keep_going;
+	/* Messages between nodes are encrypted, the same on all ranks; also if the environment's GN_ENCRYPT_NETWORK is set to anything but 0 */
+	int encrypt;
 };
 
+#define GN_WORLD_ENCRYPT "GN_ENCRYPT_NETWORK"
 #define GN_WORLD_IFNAMES "GANNET_SOCKET_IFNAME"
 
 /* Collective; blocks until all ranks have joined. log may be NULL and outlives the world; on success its rank is set. */
@@ -68,6 +71,8 @@ int gn_world_node_of(const struct gn_world *w, int rank);
 const char *gn_world_host_of(const struct gn_world *w, int rank);
 /* A key for one use, derived from the job's secret: the same on all ranks and unknown outside of the job; at most 32 bytes. */
 enum gn_status gn_world_key(const struct gn_world *w, const char *use, void *key, size_t len_bytes, struct gn_err *err);
+/* Whether options or environment asked for encryption. */
+int gn_world_encrypts(const struct gn_world *w);
 /* "pmix", "environment" or "alone" (a single rank). */
 const char *gn_world_bootstrap(const struct gn_world *w);
 

@@ -160,6 +160,9 @@ static enum gn_status use_library(struct gn_comm *c, struct gn_err *err)
 {
 	struct gn_coll_device *d = c->device;
 
+	if (gn_world_encrypts(c->world))
+		return gn_err_set(err, GN_ERR_UNSUPPORTED, "--encrypt-network: NCCL sends GPU memory as it is: use --comm ucx, which goes through the "
+				  "host's memory");
 	if (!d->options.library)
 		return gn_err_set(err, GN_ERR_UNSUPPORTED, "--comm nccl: this build has no NCCL (configure --with-cuda=DIR)");
 	return d->options.library(c, d->options.device, &d->library, err);

@@ -162,6 +162,9 @@ static enum gn_status message_error(const struct gn_exec *e, uint32_t index, str
 		return gn_err_set(why, status,
 				  "%s number %u: the message from rank %d on %s has an unexpected length: the ranks disagree about the "
 				  "size or the order of their collectives", e->name, e->sequence, peer, host);
+	if (status == GN_ERR_DATA)
+		return gn_err_set(why, GN_ERR_FAILED, "%s: the message from rank %d on %s fails its authentication: it was changed, or sent again, "
+				  "between the nodes", e->name, peer, host);
 	return gn_err_set(why, status, "%s: a message %s rank %d on %s failed: %s", e->name,
 			  step->op == GN_STEP_SEND ? "to" : "from", peer, host, gn_status_text(status));
 }
@@ -173,8 +176,7 @@ static void handle_completed(struct gn_exec *e)
 	struct gn_err why;
 
 	if (s->request.status) {
-		message_error(e, index, &why);
-		gn_exec_fail(e, s->request.status, &why);
+		gn_exec_fail(e, message_error(e, index, &why), &why);
 		return;
 	}
 	if (e->steps[index].op != GN_STEP_RECV_REDUCE) {

@@ -82,6 +82,9 @@ static enum gn_status message_error(const struct gn_p2p *p, struct gn_err *err)
 	if (status == GN_ERR_MISMATCH)
 		return gn_err_set(err, status, "the message of rank %d on %s, tag %u%s%s, has another length than the receive, %zu bytes",
 				  p->peer, host, p->args.tag, in, gn_comm_name(c), p->args.len_bytes);
+	if (status == GN_ERR_DATA)
+		return gn_err_set(err, GN_ERR_FAILED, "the message of rank %d on %s, tag %u%s%s, fails its authentication: it was changed, or sent "
+				  "again, between the nodes", p->peer, host, p->args.tag, in, gn_comm_name(c));
 	return gn_err_set(err, status, "a message %s rank %d on %s, tag %u%s%s, failed: %s", p->sends ? "to" : "of", p->peer, host,
 			  p->args.tag, in, gn_comm_name(c), gn_status_text(status));
 }

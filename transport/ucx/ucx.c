@@ -154,6 +154,7 @@ void gn_ucx_destroy(struct gn_ucx *f)
 		close(f->event_fd);
 	gn_ucx_free_stripes(f);
 	gn_ucx_free_kept(f);
+	gn_ucx_cipher_destroy(f);
 	gn_gathered_release(&f->addresses);
 	free(f->shares);
 	free(f->groups);

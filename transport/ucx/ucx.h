@@ -28,6 +28,10 @@
  * messages. Keep the nodes of a cluster behind a firewall. Shared memory, the only transport when all ranks are on one node
  * (transport/coll/comm.c), and verbs have no such port. See src/man/security.md.
  *
+ * With gn_world_encrypts() messages between nodes, and all active messages, are encrypted and authenticated by AES-256-GCM (ucx_cipher.c):
+ * each goes through a buffer that is as long as it is, 24 bytes are added, and none is in GPU memory. What does not authenticate, or was
+ * received before, is GN_ERR_DATA, and gn_ucx_check() names the rank that it claims to come from.
+ *
  * Lifecycle: create (collective), connect, send and receive, destroy. After a failure: abandon, then destroy.
  * Thread safety: one thread at a time.
  */
@@ -49,11 +53,13 @@ struct gn_ucx;
 /* One message in flight. The caller zeroes it before its first use and keeps it in place until `complete` was called. */
 struct gn_ucx_request {
 	void (*complete)(struct gn_ucx_request *r); /* set by the caller; must not call functions of this header */
-	enum gn_status status; /* on completion; GN_ERR_MISMATCH: the message has another length than the receive */
+	/* on completion; GN_ERR_MISMATCH: the message has another length than the receive; GN_ERR_DATA: it fails its authentication */
+	enum gn_status status;
 	int active;
 	size_t len_bytes;
 	void *handle; /* internal */
 	int striped;  /* internal: handle is not UCX's */
+	struct gn_ucx_sealed *sealed; /* internal: its ciphertext; NULL: it is plain */
 	int *ended;   /* internal: set when it completes while it is being posted */
 };
 

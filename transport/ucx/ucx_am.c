@@ -18,9 +18,15 @@ static ucs_status_t arrived(void *argument, const void *header, size_t header_by
 		.may_keep = (param->recv_attr & (UCP_AM_RECV_ATTR_FLAG_RNDV | UCP_AM_RECV_ATTR_FLAG_DATA)) != 0,
 	};
 
-	if (!f->am_received || f->abandoned)
+	unsigned char text[GN_UCX_AM_HEADER_MAX + GN_AEAD_TAG_BYTES];
+	int is_kept;
+
+	if (!f->am_received || f->abandoned || (f->cipher && !gn_ucx_unseal_am(f, &m, text)))
 		return UCS_OK;
-	return f->am_received(f->am_context, &m) ? UCS_INPROGRESS : UCS_OK;
+	is_kept = f->am_received(f->am_context, &m);
+	if (f->cipher && !is_kept && m.is_rendezvous)
+		gn_ucx_forget_am(f, data);
+	return is_kept ? UCS_INPROGRESS : UCS_OK;
 }
 
 enum gn_status gn_ucx_am_listen(struct gn_ucx *f, gn_ucx_am_fn received, void *context, struct gn_err *err)
@@ -49,13 +55,23 @@ static void complete(struct gn_ucx_request *r, ucs_status_t rc)
 	gn_ucx_complete_request(r, rc);
 }
 
+/* A message that was not posted. */
+static enum gn_status not_posted(struct gn_ucx_request *r, enum gn_status status)
+{
+	r->status = status;
+	if (r->sealed)
+		gn_ucx_unseal(r);
+	return status;
+}
+
 /* UCX may call back while it posts, and return the request all the same: r is then its owner's again, who may have freed it. */
 static enum gn_status posted(struct gn_ucx_request *r, const int *ended, void *request, const char *what, struct gn_err *err)
 {
 	if (*ended)
 		return GN_OK;
 	r->ended = NULL;
-	return gn_ucx_request_posted(r, request, what, err);
+	return UCS_PTR_IS_ERR(request) ? not_posted(r, gn_ucx_request_posted(r, request, what, err))
+				       : gn_ucx_request_posted(r, request, what, err);
 }
 
 static void sent(void *request, ucs_status_t rc, void *argument)
@@ -81,11 +97,15 @@ enum gn_status gn_ucx_am_send(struct gn_ucx *f, int rank, const void *header, si
 				     .flags = len_bytes > GN_UCX_AM_EAGER_BYTES ? UCP_AM_SEND_FLAG_RNDV : UCP_AM_SEND_FLAG_EAGER};
 	struct gn_ucx_endpoint *e = &f->rails[0].endpoints[rank];
 	int ended = 0;
+	enum gn_status status;
 
 	*(e->same_node ? &f->traffic.same_node_bytes : &f->traffic.other_node_bytes) += header_bytes + len_bytes;
-	r->len_bytes = len_bytes;
 	if (!e->ep)
 		return gn_err_set(err, GN_ERR_PEER_LOST, "rank %d on %s is lost", rank, gn_world_host_of(f->world, rank));
+	status = f->cipher ? gn_ucx_seal_am(f, rank, &header, &header_bytes, &data, &len_bytes, r, err) : GN_OK;
+	if (status)
+		return not_posted(r, status);
+	r->len_bytes = len_bytes;
 	r->active = 1;
 	r->ended = &ended;
 	return posted(r, &ended, ucp_am_send_nbx(e->ep, AM_ID, header, header_bytes, data, len_bytes, &param), "sending", err);
@@ -98,7 +118,10 @@ enum gn_status gn_ucx_am_receive(struct gn_ucx *f, void *descriptor, void *into,
 				     .cb.recv_am = received,
 				     .user_data = r};
 	int ended = 0;
+	enum gn_status status = f->cipher ? gn_ucx_expect_am(f, descriptor, &into, &len_bytes, r, err) : GN_OK;
 
+	if (status)
+		return not_posted(r, status);
 	r->len_bytes = len_bytes;
 	r->active = 1;
 	r->ended = &ended;
@@ -107,6 +130,8 @@ enum gn_status gn_ucx_am_receive(struct gn_ucx *f, void *descriptor, void *into,
 
 void gn_ucx_am_release(struct gn_ucx *f, void *data)
 {
+	if (f->cipher)
+		gn_ucx_forget_am(f, data);
 	if (!f->abandoned)
 		ucp_am_data_release(f->rails[0].worker, data);
 }

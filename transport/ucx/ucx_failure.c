@@ -78,7 +78,7 @@ static enum gn_status check_endpoint(const struct gn_ucx_endpoint *e, int rank, 
 
 enum gn_status gn_ucx_check(const struct gn_ucx *f, const int *ranks, int count, uint64_t after_ns, struct gn_err *err)
 {
-	enum gn_status status = GN_OK;
+	enum gn_status status = gn_ucx_cipher_check(f, err);
 
 	for (int i = 0; f->broken && i < count && !status; i++) {
 		int rank = ranks ? ranks[i] : i;
@@ -123,6 +123,8 @@ static void ignore(struct gn_ucx_request *r)
 void gn_ucx_disown(struct gn_ucx *f, struct gn_ucx_request *r)
 {
 	f->disowned = 1;
+	if (r->sealed)
+		gn_ucx_disown_sealed(r);
 	r->complete = ignore;
 }
 

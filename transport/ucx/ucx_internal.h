@@ -6,7 +6,9 @@
 #ifndef GN_TRANSPORT_UCX_UCX_INTERNAL_H
 #define GN_TRANSPORT_UCX_UCX_INTERNAL_H
 
+#include "src/base/data_key.h"
 #include "transport/ucx/ucx.h"
+#include "transport/ucx/ucx_am.h"
 #include "transport/ucx/ucx_common.h"
 
 #include <ucp/api/ucp.h>
@@ -73,6 +75,7 @@ struct gn_ucx {
 
 	struct gn_stripe *stripes, *free_stripes; /* all; those not in use */
 	unsigned progress_calls;
+	struct gn_ucx_cipher *cipher; /* NULL: messages are plain */
 	int (*am_received)(void *context, const struct gn_ucx_am *m); /* ucx_am.h; NULL: active messages are dropped */
 	void *am_context;
 };
@@ -123,6 +126,34 @@ int gn_ucx_usable_rails(const struct gn_ucx *f, int rank, uint8_t usable[GN_RAIL
 /* Groups the nodes of a ring: reached[n] says whether node n received the probe of the node before it. Writes the group of node n
  * to groups[n * stride] and returns the number of groups. Rails are not used between groups, whose connectivity is unknown. */
 int gn_ucx_group(const unsigned char *reached, int nodes, int *groups, int stride);
+
+/* The salt in a rank's record of addresses. */
+const char *gn_ucx_salt_of(const struct gn_ucx *f, int rank);
+
+/* --- ucx_cipher.c --- */
+
+/* What encryption adds to a message, and to the header of an active one. */
+enum { GN_UCX_SALT_BYTES = GN_DATA_SALT_BYTES, GN_UCX_SEAL_BYTES = 8 + GN_AEAD_TAG_BYTES, GN_UCX_AM_SEAL_BYTES = 12 + GN_AEAD_TAG_BYTES };
+
+/* Sets f->cipher if the world encrypts and has several nodes, and salt, which is zeros without. */
+enum gn_status gn_ucx_cipher_create(struct gn_ucx *f, uint8_t salt[GN_UCX_SALT_BYTES], struct gn_err *err);
+void gn_ucx_cipher_destroy(struct gn_ucx *f);
+/* To be sent, encrypted, instead of *data; to be received into, instead of *data. On a failure r may have a buffer: gn_ucx_unseal(). */
+enum gn_status gn_ucx_seal(struct gn_ucx *f, int rank, uint64_t tag, const void **data, size_t *len, struct gn_ucx_request *r, struct gn_err *err);
+enum gn_status gn_ucx_expect(struct gn_ucx *f, int rank, uint64_t tag, void **data, size_t *len, struct gn_ucx_request *r, struct gn_err *err);
+/* After the end of r, whose status is set: decrypts what was received, and returns the buffer. */
+void gn_ucx_unseal(struct gn_ucx_request *r);
+/* Its memory is the caller's no more. */
+void gn_ucx_disown_sealed(struct gn_ucx_request *r);
+/* GN_ERR_FAILED after a message that was not authentic. */
+enum gn_status gn_ucx_cipher_check(const struct gn_ucx *f, struct gn_err *err);
+/* The same of active messages. unseal: whether m is authentic; text becomes its header. */
+enum gn_status gn_ucx_seal_am(struct gn_ucx *f, int rank, const void **header, size_t *header_bytes, const void **data, size_t *len,
+			      struct gn_ucx_request *r, struct gn_err *err);
+int gn_ucx_unseal_am(struct gn_ucx *f, struct gn_ucx_am *m, unsigned char text[GN_UCX_AM_HEADER_MAX + GN_AEAD_TAG_BYTES]);
+enum gn_status gn_ucx_expect_am(struct gn_ucx *f, const void *descriptor, void **into, size_t *len, struct gn_ucx_request *r, struct gn_err *err);
+/* A rendezvous that is not received. */
+void gn_ucx_forget_am(struct gn_ucx *f, const void *descriptor);
 
 /* --- ucx_message.c --- */
 

@@ -51,6 +51,8 @@ void gn_ucx_complete_request(struct gn_ucx_request *r, ucs_status_t rc)
 	r->active = 0;
 	r->handle = NULL;
 	r->status = status_of_ucs(rc);
+	if (r->sealed)
+		gn_ucx_unseal(r);
 	r->complete(r);
 }
 
@@ -288,8 +290,18 @@ enum gn_status gn_ucx_request_posted(struct gn_ucx_request *r, void *request, co
 	return GN_OK;
 }
 
-enum gn_status gn_ucx_send(struct gn_ucx *f, int rank, uint64_t tag, const void *data, size_t len_bytes,
-			      struct gn_ucx_request *r, struct gn_err *err)
+/* A message that was not posted. */
+static enum gn_status not_posted(struct gn_ucx_request *r, enum gn_status status)
+{
+	if (r->sealed) {
+		r->status = status;
+		gn_ucx_unseal(r);
+	}
+	return status;
+}
+
+static enum gn_status post_send(struct gn_ucx *f, int rank, uint64_t tag, const void *data, size_t len_bytes, struct gn_ucx_request *r,
+				struct gn_err *err)
 {
 	ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
 				     .cb.send = message_sent,
@@ -297,7 +309,6 @@ enum gn_status gn_ucx_send(struct gn_ucx *f, int rank, uint64_t tag, const void 
 	struct gn_ucx_endpoint *e = &f->rails[0].endpoints[rank];
 
 	param.op_attr_mask |= e->send_flags;
-	*(e->same_node ? &f->traffic.same_node_bytes : &f->traffic.other_node_bytes) += len_bytes;
 	r->len_bytes = len_bytes;
 	r->active = 1;
 	r->striped = 0;
@@ -308,11 +319,25 @@ enum gn_status gn_ucx_send(struct gn_ucx *f, int rank, uint64_t tag, const void 
 	return gn_ucx_request_posted(r, ucp_tag_send_nbx(e->ep, data, len_bytes, tag ^ f->tag_key, &param), "sending", err);
 }
 
+enum gn_status gn_ucx_send(struct gn_ucx *f, int rank, uint64_t tag, const void *data, size_t len_bytes,
+			      struct gn_ucx_request *r, struct gn_err *err)
+{
+	int same_node = f->rails[0].endpoints[rank].same_node;
+	enum gn_status status = GN_OK;
+
+	*(same_node ? &f->traffic.same_node_bytes : &f->traffic.other_node_bytes) += len_bytes;
+	if (f->cipher && !same_node)
+		status = gn_ucx_seal(f, rank, tag, &data, &len_bytes, r, err);
+	if (!status)
+		status = post_send(f, rank, tag, data, len_bytes, r, err);
+	return status ? not_posted(r, status) : GN_OK;
+}
+
 /* A message that has already arrived is found by probing, because UCX 1.13 does not return its length when ucp_tag_recv_nbx()
  * completes immediately. UCP_OP_ATTR_FLAG_NO_IMM_CMPL would, but frees the request in a callback inside of the call, a path that
  * few programs exercise. */
-enum gn_status gn_ucx_receive(struct gn_ucx *f, int rank, uint64_t tag, void *data, size_t len_bytes,
-				 struct gn_ucx_request *r, struct gn_err *err)
+static enum gn_status post_receive(struct gn_ucx *f, int rank, uint64_t tag, void *data, size_t len_bytes, struct gn_ucx_request *r,
+				   struct gn_err *err)
 {
 	ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
 				     .cb.recv = message_received,
@@ -334,6 +359,18 @@ enum gn_status gn_ucx_receive(struct gn_ucx *f, int rank, uint64_t tag, void *da
 	if (message)
 		return gn_ucx_request_posted(r, ucp_tag_msg_recv_nbx(worker, data, len_bytes, message, &param), "receiving", err);
 	return gn_ucx_request_posted(r, ucp_tag_recv_nbx(worker, data, len_bytes, tag ^ f->tag_key, UINT64_MAX, &param), "receiving", err);
+}
+
+enum gn_status gn_ucx_receive(struct gn_ucx *f, int rank, uint64_t tag, void *data, size_t len_bytes,
+				 struct gn_ucx_request *r, struct gn_err *err)
+{
+	enum gn_status status = GN_OK;
+
+	if (f->cipher && !f->rails[0].endpoints[rank].same_node)
+		status = gn_ucx_expect(f, rank, tag, &data, &len_bytes, r, err);
+	if (!status)
+		status = post_receive(f, rank, tag, data, len_bytes, r, err);
+	return status ? not_posted(r, status) : GN_OK;
 }
 
 int gn_ucx_find_arrived(const struct gn_ucx *f, uint64_t tag, uint64_t any, uint64_t *found)

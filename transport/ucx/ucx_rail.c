@@ -134,6 +134,9 @@ int gn_ucx_takes_gpu_memory(const struct gn_ucx *f)
 {
 	ucp_context_attr_t attr = {.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES};
 
+	/* it is encrypted by processors */
+	if (f->cipher)
+		return 0;
 	for (int i = 0; i < f->rail_count; i++)
 		if (ucp_context_query(f->rails[i].context, &attr) != UCS_OK || !(attr.memory_types & UCS_BIT(UCS_MEMORY_TYPE_CUDA)))
 			return 0;
@@ -152,8 +155,15 @@ void gn_ucx_rail_close(struct gn_ucx_rail *r, int keep_worker)
 	free(r->endpoints);
 }
 
-/* --- address exchange. A record is the rank's share of rails (8 bytes) and, for each rail, the length of its worker address (8
+/* --- address exchange. A record is the rank's share of rails (8 bytes), with a bit that says that it encrypts, its salt (32 bytes) and, for each rail, the length of its worker address (8
  * bytes) and the address, zero-padded to a multiple of 8 bytes. --- */
+
+static const uint64_t ENCRYPTS = (uint64_t)1 << 63;
+
+const char *gn_ucx_salt_of(const struct gn_ucx *f, int rank)
+{
+	return (const char *)f->addresses.items[rank] + sizeof(uint64_t);
+}
 
 static size_t padded(uint64_t len)
 {
@@ -184,11 +194,16 @@ static enum gn_status parse_addresses(struct gn_ucx *f, size_t rank, struct gn_e
 	uint64_t each, share = 0;
 	int i = 0;
 
-	if (len >= sizeof share) {
+	if (len >= sizeof share + GN_UCX_SALT_BYTES) {
 		memcpy(&share, from, sizeof share);
-		from += sizeof share;
-		len -= sizeof share;
+		from += sizeof share + GN_UCX_SALT_BYTES;
+		len -= sizeof share + GN_UCX_SALT_BYTES;
 	}
+	if (!(share & ENCRYPTS) != !f->cipher)
+		return gn_err_set(err, GN_ERR_USAGE, "rank %zu on %s has %s--encrypt-network or GN_ENCRYPT_NETWORK, rank %d has %s: give all ranks the "
+				  "same", rank, gn_world_host_of(f->world, (int)rank), f->cipher ? "no " : "", gn_world_rank(f->world),
+				  f->cipher ? "one" : "none");
+	share &= ~ENCRYPTS;
 	f->shares[rank] = (struct gn_ucx_rail_share){(uint8_t)(share % GN_RAILS_MAX),
 						     (uint8_t)(share / GN_RAILS_MAX % GN_RAILS_MAX + 1)};
 
@@ -210,6 +225,7 @@ enum gn_status gn_ucx_exchange_addresses(struct gn_ucx *f, struct gn_err *err)
 {
 	uint64_t share = 0;
 	enum gn_status status = GN_OK;
+	uint8_t salt[GN_UCX_SALT_BYTES];
 	struct gn_strbuf mine;
 
 	f->shares = calloc((size_t)gn_world_size(f->world), sizeof *f->shares);
@@ -217,8 +233,12 @@ enum gn_status gn_ucx_exchange_addresses(struct gn_ucx *f, struct gn_err *err)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d ranks", gn_world_size(f->world));
 	if (f->rail_count > 1)
 		share = (uint64_t)gn_ucx_nearest_rail(f) + GN_RAILS_MAX * (uint64_t)gn_ucx_extra_rails(f);
+	status = gn_ucx_cipher_create(f, salt, err);
+	if (f->cipher)
+		share |= ENCRYPTS;
 	gn_strbuf_init(&mine);
 	gn_strbuf_append(&mine, (const char *)&share, sizeof share);
+	gn_strbuf_append(&mine, (const char *)salt, sizeof salt);
 	for (int i = 0; !status && i < f->rail_count; i++)
 		status = append_address(&f->rails[i], &mine, err);
 	if (!status)
