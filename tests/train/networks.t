@@ -33,6 +33,23 @@ PY
 evaluates --checkpoint "$dir/d" >"$dir/d.txt"
 check 'the file answers as the checkpoint' test -s "$dir/d.txt" -a "$(cat "$dir/d.txt")" = "$(evaluates --weights "$dir/d.safetensors")"
 check 'it is what another run begins with' train e convnext_tiny --optimizer adamw --init "$dir/d.safetensors"
+check 'vit_b_16 with AdamW' train v vit_b_16 --optimizer adamw --weight-decay 0.05
+check 'is exported' "$gannet" export --checkpoint "$dir/v" --out "$dir/v.safetensors"
+check 'under the names and shapes of torchvision' python3 - "$dir/v.safetensors" "$GN_SOURCE/tests/golden/vit_b_16-b2-s64-c10.json" <<'PY'
+import json, sys
+data = open(sys.argv[1], "rb").read()
+header = json.loads(data[8:8 + int.from_bytes(data[:8], "little")])
+header.pop("__metadata__")
+want = {name: t["shape"] for name, t in json.load(open(sys.argv[2]))["grads"].items()}
+want["heads.head.weight"][0] = want["heads.head.bias"][0] = 3
+want["encoder.pos_embedding"][1] = 5
+assert {name: t["shape"] for name, t in header.items()} == want, set(header) ^ set(want)
+PY
+evaluates --checkpoint "$dir/v" >"$dir/v.txt"
+check 'the file answers as the checkpoint' test -s "$dir/v.txt" -a "$(cat "$dir/v.txt")" = "$(evaluates --weights "$dir/v.safetensors")"
+expect 0 'attention' 'the operators of its plan' "$gannet" info --plan vit_b_16 --side 32 --batch 2
+expect 2 'multiple of 16' 'a side that is no multiple of a patch' train w vit_b_16 --side 40
+expect 2 'cannot grow' 'an embedding of positions is of one side' train w vit_b_16 --resize-schedule 0:32,1:48
 expect 2 'adamw has no Nesterov momentum' 'Nesterov' train f convnext_tiny --optimizer adamw --nesterov
 expect 2 'rmsprop has no Nesterov momentum' 'Nesterov' train f convnext_tiny --optimizer rmsprop --nesterov
 expect 2 'drop-path' 'a probability above 0.99' train f convnext_tiny --drop-path 1

@@ -32,6 +32,14 @@ static void fill(const struct gn_param *p, double centre, double width, float *a
 }
 
 /* Convolutions and linear layers keep their initial weights; all that begins as 0 or 1 gets values. */
+static int is_zero(const struct gn_param *p, const float *array)
+{
+	for (size_t i = 0; i < p->count; i++)
+		if (array[p->offset + i] != 0)
+			return 0;
+	return 1;
+}
+
 static void fill_all(struct probe *p)
 {
 	for (int i = 0; i < gn_model_param_count(p->model); i++) {
@@ -41,6 +49,8 @@ static void fill_all(struct probe *p)
 			fill(param, 0, 0.2, p->params);
 		else if (param->kind == GN_PARAM_BN_WEIGHT)
 			fill(param, 0.6, 0.3, p->params);
+		else if (param->kind == GN_PARAM_TOKEN || is_zero(param, p->params))
+			fill(param, 0, 0.1, p->params);
 		else if (param->kind == GN_PARAM_LAYER_SCALE)
 			fill(param, 0.4, 0.3, p->params);
 	}
