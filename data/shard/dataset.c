@@ -1,6 +1,7 @@
 #include "data/shard/dataset.h"
 
 #include "data/shard/encryption.h"
+#include "data/shard/hold.h"
 #include "data/shard/manifest.h"
 #include "data/shard/shard.h"
 #include "src/base/file.h"
@@ -9,9 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 struct gn_dataset {
 	char *directory;
+	int hold; /* of a staged copy, -1: none */
 	struct gn_manifest manifest;
 	struct gn_shard **shards;
 	uint64_t *first; /* [shard_count + 1] index of each shard's first sample */
@@ -89,7 +92,10 @@ enum gn_status gn_dataset_open(const char *directory, struct gn_dataset **out, s
 		free(d);
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to open %s", directory);
 	}
-	status = gn_manifest_load(directory, &d->manifest, err);
+	d->hold = -1;
+	status = gn_hold(directory, &d->hold, err);
+	if (!status)
+		status = gn_manifest_load(directory, &d->manifest, err);
 	if (!status)
 		status = open_shards(d, err);
 	if (status) {
@@ -115,6 +121,8 @@ void gn_dataset_close(struct gn_dataset *d)
 	free(d->first);
 	gn_encryption_release(d->keys, d->manifest.shard_count);
 	gn_manifest_release(&d->manifest);
+	if (d->hold >= 0)
+		close(d->hold);
 	free(d->directory);
 	free(d);
 }

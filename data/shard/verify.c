@@ -2,6 +2,7 @@
 
 #include "data/sample/image.h"
 #include "data/shard/encryption.h"
+#include "data/shard/hold.h"
 #include "data/shard/manifest.h"
 #include "data/shard/shard.h"
 #include "src/base/file.h"
@@ -13,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define CHUNK_ROWS 64
 
@@ -260,7 +262,7 @@ static enum gn_status check_all(struct check *c, struct gn_err *err)
 	return status;
 }
 
-enum gn_status gn_verify(const struct gn_verify_options *options, struct gn_verify_result *out, struct gn_err *err)
+static enum gn_status verify_held(const struct gn_verify_options *options, struct gn_verify_result *out, struct gn_err *err)
 {
 	struct gn_manifest manifest;
 	struct check c = {.options = options, .manifest = &manifest};
@@ -288,5 +290,17 @@ enum gn_status gn_verify(const struct gn_verify_options *options, struct gn_veri
 	pthread_mutex_destroy(&c.lock);
 	gn_encryption_release(c.keys, manifest.shard_count);
 	gn_manifest_release(&manifest);
+	return status;
+}
+
+enum gn_status gn_verify(const struct gn_verify_options *options, struct gn_verify_result *out, struct gn_err *err)
+{
+	int hold;
+	enum gn_status status = gn_hold(options->directory, &hold, err);
+
+	if (!status)
+		status = verify_held(options, out, err);
+	if (hold >= 0)
+		close(hold);
 	return status;
 }

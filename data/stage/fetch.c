@@ -1,6 +1,8 @@
 #include "data/stage/fetch.h"
 
+#include "data/stage/stage_marker.h"
 #include "data/stage/stage_owner.h"
+#include "data/stage/staged.h"
 #include "src/base/clock.h"
 #include "src/base/file.h"
 #include "src/base/sha256.h"
@@ -109,6 +111,7 @@ static uint64_t load_state(struct fetch *f)
 
 /* --- the part file --- */
 
+/* Opens it, and locks it. */
 static enum gn_status open_part(struct fetch *f, struct gn_err *err)
 {
 	const char *slash = strrchr(f->o->to, '/');
@@ -125,28 +128,7 @@ static enum gn_status open_part(struct fetch *f, struct gn_err *err)
 		status = gn_make_dirs(parent, err);
 	if (status)
 		return status;
-	return gn_stage_lock(f->part, f->o->to, 1, f->o->from.log, &f->fd, err);
-}
-
-/* The process that held the lock has renamed or removed the file that this one waited for. */
-static int is_stale(const struct fetch *f)
-{
-	struct stat a, b;
-
-	return fstat(f->fd, &a) || lstat(f->part, &b) || a.st_ino != b.st_ino || a.st_dev != b.st_dev;
-}
-
-static enum gn_status lock_part(struct fetch *f, struct gn_err *err)
-{
-	enum gn_status status = open_part(f, err);
-
-	while (!status && is_stale(f)) {
-		close(f->fd);
-		f->fd = -1;
-		f->waited = 1;
-		status = open_part(f, err);
-	}
-	return status;
+	return gn_stage_lock(f->part, f->o->to, 1, f->o->from.log, &f->fd, &f->waited, err);
 }
 
 static enum gn_status has_digest(const char *path, const char *sha256, int *same, struct gn_err *err)
@@ -254,6 +236,23 @@ static enum gn_status read_all(struct fetch *f, struct gn_err *err)
 	return f->failed;
 }
 
+/* For gannet stage --list and --remove: the file was staged, and is used now. */
+static enum gn_status save_marker(const struct fetch *f, struct gn_err *err)
+{
+	struct gn_strbuf text;
+	char path[PATH_MAX];
+	enum gn_status status;
+
+	snprintf(path, sizeof path, "%.*s" GN_STAGE_MARKER_NAME, PATH_MAX - 16, f->o->to);
+	gn_strbuf_init(&text);
+	gn_strbuf_puts(&text, "gannet-stage-file 1\n");
+	gn_stage_marker_root(f->o->to, &text);
+	status = gn_strbuf_failed(&text) ? gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to write %s", path) :
+					   gn_file_replace(path, text.text, text.len, err);
+	gn_strbuf_release(&text);
+	return status;
+}
+
 static enum gn_status finish(struct fetch *f, struct gn_err *err)
 {
 	mode_t mask = umask(0);
@@ -272,7 +271,9 @@ static enum gn_status finish(struct fetch *f, struct gn_err *err)
 	/* before the part gets another name: a state is never without its part */
 	if (!status && (fchmod(f->fd, 0666 & ~mask) || fsync(f->fd) || (unlink(f->state) && errno != ENOENT) || rename(f->part, f->o->to)))
 		status = gn_err_errno(err, errno, "cannot finish %s", f->o->to);
-	return status ? status : gn_sync_parent(f->o->to, err);
+	if (!status)
+		status = gn_sync_parent(f->o->to, err);
+	return status ? status : save_marker(f, err);
 }
 
 /* --- all of it --- */
@@ -288,7 +289,9 @@ static enum gn_status prepare(struct fetch *f, struct gn_fetch_result *out, stru
 	if (!f->done)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the state of a copy");
 	out->kept_bytes = load_state(f);
-	status = gn_free_bytes(f->part, &room, err);
+	status = gn_staged_make_room(f->o->to, f->file.size, f->o->quota_bytes, f->o->from.log, err);
+	if (!status)
+		status = gn_free_bytes(f->part, &room, err);
 	if (!status && !out->kept_bytes && ftruncate(f->fd, 0))
 		status = gn_err_errno(err, errno, "cannot write %s", f->part);
 	if (!status && room < f->file.size - out->kept_bytes)
@@ -301,11 +304,16 @@ static enum gn_status prepare(struct fetch *f, struct gn_fetch_result *out, stru
 
 static enum gn_status copy(struct fetch *f, struct gn_fetch_result *out, struct gn_err *err)
 {
+	char marker[PATH_MAX];
 	enum gn_status status = check_target(f, &out->was_there, err);
 
 	if (!status && out->was_there) {
 		unlink(f->state);
 		unlink(f->part);
+		/* not where another program has put the same file */
+		snprintf(marker, sizeof marker, "%.*s" GN_STAGE_MARKER_NAME, PATH_MAX - 16, f->o->to);
+		if (gn_stage_marker_is_of(marker, f->o->to))
+			utimensat(AT_FDCWD, marker, NULL, AT_SYMLINK_NOFOLLOW);
 	}
 	if (status || out->was_there)
 		return status;
@@ -330,7 +338,7 @@ enum gn_status gn_fetch(const struct gn_fetch_options *o, struct gn_fetch_result
 	pthread_mutex_init(&f.lock, NULL);
 	status = gn_http_look(f.http, &f.file, err);
 	if (!status)
-		status = lock_part(&f, err);
+		status = open_part(&f, err);
 	if (!status)
 		status = copy(&f, out, err);
 	out->seconds = gn_clock_s() - began;

@@ -1,7 +1,7 @@
 /* Copies a file from a web server to this node's disk: ranges in parallel, continued after any death, whole under its name or not there.
  *
  * For the target TO there are, beside it: TO.gannet-fetch, what has come so far, and TO.gannet-fetch.state, which ranges of which
- * version of the file that is. A lock on the first lets one process copy while others wait, and then find TO. Blocks.
+ * version of the file that is; and TO.gannet-stage when TO is there (data/stage/staged.h). A lock on the first lets one process copy while others wait, and then find TO. Blocks.
  */
 #ifndef GN_DATA_STAGE_FETCH_H
 #define GN_DATA_STAGE_FETCH_H
@@ -14,6 +14,7 @@ struct gn_fetch_options {
 	const char *to;
 	const char *sha256; /* 64 hexadecimal digits that the file must have; NULL: it is not known */
 	int threads;	    /* >= 1 */
+	uint64_t quota_bytes; /* of gn_staged_make_room(); 0: none */
 	struct gn_progress_bar *progress; /* used exclusively */
 };
 

@@ -23,6 +23,7 @@ struct gn_relay_options {
 	const char *from, *to;
 	int threads; /* that read, digest and write, on each node, >= 1 */
 	int check;   /* verify the digests of a complete copy */
+	uint64_t quota_bytes; /* of gn_staged_make_room(), on each node; 0: none */
 	struct gn_log *log;		  /* may be NULL */
 	struct gn_progress_bar *progress; /* rank 0's: bytes written on all nodes */
 };

@@ -38,7 +38,7 @@ static void run_job(void *argument)
 {
 	struct gn_relay_job *job = argument;
 	struct gn_relay *r = job->r;
-	const struct gn_tree_target_options how = {.from = r->options->from, .to = r->options->to, .check = r->options->check,
+	const struct gn_tree_target_options how = {.from = r->options->from, .to = r->options->to, .check = r->options->check, .quota_bytes = r->options->quota_bytes,
 						   .wait = !r->comm, .log = r->options->log};
 
 	if (job->what == GN_RELAY_JOB_OPEN)

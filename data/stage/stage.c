@@ -4,6 +4,7 @@
 #include "data/stage/stage_copy.h"
 #include "data/stage/stage_owner.h"
 #include "data/stage/stage_marker.h"
+#include "data/stage/staged.h"
 #include "src/base/clock.h"
 #include "src/base/file.h"
 #include "src/base/thread_pool.h"
@@ -20,7 +21,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define LOCK_NAME ".gannet-stage.lock"
+#define FOLDER_TRIES 10
 
 struct stage {
 	const struct gn_stage_options *options;
@@ -63,11 +64,11 @@ static enum gn_status take_lock(struct stage *s, int *out, struct gn_err *err)
 	const struct gn_stage_options *o = s->options;
 	double start = gn_clock_s();
 	char path[PATH_MAX];
-	enum gn_status status = gn_path_join(path, sizeof path, o->to, LOCK_NAME, err);
+	enum gn_status status = gn_path_join(path, sizeof path, o->to, GN_STAGE_LOCK_NAME, err);
 
 	if (status)
 		return status;
-	status = gn_stage_lock(path, o->to, 1, o->log, out, err);
+	status = gn_stage_lock(path, o->to, 1, o->log, out, NULL, err);
 	s->result.wait_s = gn_clock_s() - start;
 	return status;
 }
@@ -246,8 +247,13 @@ static int own_manifest_is_there(const struct stage *s)
 static enum gn_status copy_missing(struct stage *s, uint64_t bytes, struct gn_err *err)
 {
 	double start = gn_clock_s();
+	uint64_t all = 0;
 	enum gn_status status = remove_manifest(s, err);
 
+	for (uint32_t i = 0; i < s->manifest.shard_count; i++)
+		all += s->manifest.shards[i].size_bytes;
+	if (!status)
+		status = gn_staged_make_room(s->options->to, all, s->options->quota_bytes, s->options->log, err);
 	if (!status)
 		status = check_space(s, bytes, err);
 	if (status)
@@ -300,22 +306,20 @@ static enum gn_status check_foreign(struct stage *s, const struct stat *to, stru
 static enum gn_status fill(struct stage *s, struct gn_err *err)
 {
 	const struct gn_manifest *m = &s->manifest;
-	int digested = s->options->check;
 	enum gn_status status = remove_parts(s->options->to, err);
 
 	if (status)
 		return status;
 	if (!s->options->check)
 		gn_stage_marker_load(m, s->options->to, s->right);
-	for (uint32_t i = 0; i < m->shard_count; i++)
-		digested |= !s->right[i];
 	status = for_each_missing(s, run_check, err);
 	if (status)
 		return status;
 	count_shards(s);
 	if (s->result.copied || !own_manifest_is_there(s))
 		return copy_missing(s, s->result.copied_bytes, err);
-	return digested ? gn_stage_marker_save(m, s->options->to, err) : GN_OK;
+	/* also without news: it says when the copy was last used */
+	return gn_stage_marker_save(m, s->options->to, err);
 }
 
 static enum gn_status check_folders(const struct gn_stage_options *o, struct gn_err *err)
@@ -346,13 +350,17 @@ static enum gn_status make_own_folder(const char *to, struct gn_err *err)
 
 static enum gn_status fill_own(struct stage *s, struct gn_err *err)
 {
-	enum gn_status status = make_own_folder(s->options->to, err);
-	int lock = -1;
+	enum gn_status status;
+	int lock = -1, tries = 0;
 
-	if (!status)
-		status = check_folders(s->options, err);
-	if (!status)
-		status = take_lock(s, &lock, err);
+	/* gannet stage --remove may remove the folder before the lock is taken */
+	do {
+		status = make_own_folder(s->options->to, err);
+		if (!status)
+			status = check_folders(s->options, err);
+		if (!status)
+			status = take_lock(s, &lock, err);
+	} while (status == GN_ERR_NOT_FOUND && ++tries < FOLDER_TRIES);
 	if (!status)
 		status = fill(s, err);
 	if (lock >= 0)

@@ -28,6 +28,7 @@ struct gn_stage_options {
 	const char *from, *to;
 	int threads;		      /* shards copied concurrently, >= 1 */
 	int check;		      /* ignore the marker: verify the digests of all existing shards */
+	uint64_t quota_bytes;	      /* of gn_staged_make_room(); 0: none */
 	struct gn_log *log;	      /* may be NULL */
 	struct gn_progress_bar *progress; /* used exclusively by the copy */
 };

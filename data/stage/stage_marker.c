@@ -5,10 +5,12 @@
 #include "src/base/strbuf.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define MARKER_MAX_BYTES (256u << 20)
 
@@ -70,4 +72,32 @@ enum gn_status gn_stage_marker_save(const struct gn_manifest *m, const char *dir
 		status = gn_file_replace(path, text.text, text.len, err);
 	gn_strbuf_release(&text);
 	return status;
+}
+
+/* The device is not in it: its number may be another one after a boot. */
+void gn_stage_marker_root(const char *root, struct gn_strbuf *out)
+{
+	struct statx s = {0};
+
+	if (!statx(AT_FDCWD, root, AT_SYMLINK_NOFOLLOW, STATX_INO | STATX_BTIME, &s))
+		gn_strbuf_printf(out, "root %llu %lld.%09u\n", (unsigned long long)s.stx_ino, (long long)s.stx_btime.tv_sec, s.stx_btime.tv_nsec);
+}
+
+int gn_stage_marker_is_of(const char *marker, const char *root)
+{
+	struct gn_strbuf line;
+	char end[128];
+	struct stat info;
+	int fd = open(marker, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK), same = 0;
+
+	gn_strbuf_init(&line);
+	gn_stage_marker_root(root, &line);
+	if (fd >= 0 && !fstat(fd, &info) && gn_stage_is_own_file(&info) && !gn_strbuf_failed(&line) && line.len && line.len < sizeof end &&
+	    (size_t)info.st_size > line.len)
+		same = pread(fd, end, line.len + 1, info.st_size - (off_t)line.len - 1) == (ssize_t)line.len + 1 && *end == '\n' &&
+		       !memcmp(end + 1, gn_strbuf_text(&line), line.len);
+	if (fd >= 0)
+		close(fd);
+	gn_strbuf_release(&line);
+	return same;
 }

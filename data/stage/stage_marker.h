@@ -1,5 +1,5 @@
 /* The marker of a staged dataset, file .gannet-stage: for each shard the verified digest and the file's properties at that time.
- * Private to data/stage/.
+ * Private to data/stage/. And of the marker of other copies, the line that says which copy it is of.
  *
  * Any change to a file changes its ctime: while the properties match, the shard need not be read again. Only files, and only a
  * marker, that belong to this user and that nobody else can write are trusted.
@@ -7,14 +7,22 @@
 #ifndef GN_DATA_STAGE_STAGE_MARKER_H
 #define GN_DATA_STAGE_STAGE_MARKER_H
 
+#include "data/shard/hold.h"
 #include "data/shard/manifest.h"
+#include "src/base/strbuf.h"
 
-#define GN_STAGE_MARKER_NAME ".gannet-stage"
+#define GN_STAGE_MARKER_NAME GN_HOLD_MARKER
+#define GN_STAGE_LOCK_NAME ".gannet-stage.lock"
 
 /* Sets trusted[i] = 1 for each shard of m in directory whose file is unchanged since it was verified. A missing or unreadable
  * marker leaves all 0. */
 void gn_stage_marker_load(const struct gn_manifest *m, const char *directory, unsigned char *trusted);
 /* Writes the marker for all shards of m in their present state. */
 enum gn_status gn_stage_marker_save(const struct gn_manifest *m, const char *directory, struct gn_err *err);
+/* Appends the line that ends the marker of any other copy, which lies beside it: what tells its root from one that somebody else has put
+ * there, inode and time of birth. */
+void gn_stage_marker_root(const char *root, struct gn_strbuf *out);
+/* Whether root is what its marker, which must be this user's alone, was written for. */
+int gn_stage_marker_is_of(const char *marker, const char *root);
 
 #endif

@@ -3,9 +3,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/file.h>
+#include <time.h>
 #include <unistd.h>
 
 #define OTHERS_WRITE (S_IWGRP | S_IWOTH)
+#define LOOK_TRIES 50
+#define LOOK_PAUSE_NS 10000000
 
 int gn_stage_is_own_file(const struct stat *info)
 {
@@ -40,10 +43,17 @@ enum gn_status gn_stage_close_folder(const char *path, struct gn_err *err)
 	return GN_OK;
 }
 
-enum gn_status gn_stage_lock(const char *path, const char *to, int wait, struct gn_log *log, int *out, struct gn_err *err)
+/* Whether who had the lock has removed or renamed its file. */
+static int is_replaced(const char *path, int fd)
 {
-	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600), result;
-	enum gn_status status = GN_OK;
+	struct stat a, b;
+
+	return fstat(fd, &a) || lstat(path, &b) || a.st_ino != b.st_ino || a.st_dev != b.st_dev;
+}
+
+static enum gn_status open_lock(const char *path, int *out, struct gn_err *err)
+{
+	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
 	struct stat info;
 
 	if (fd < 0 && errno == ELOOP)
@@ -55,23 +65,52 @@ enum gn_status gn_stage_lock(const char *path, const char *to, int wait, struct 
 		close(fd);
 		return gn_err_set(err, GN_ERR_IO, "the lock %s does not belong to this user: remove it", path);
 	}
-	result = flock(fd, LOCK_EX | LOCK_NB);
-	if (result && errno == EWOULDBLOCK && !wait) {
-		close(fd);
+	*out = fd;
+	return GN_OK;
+}
+
+static enum gn_status take_lock(int fd, const char *path, const char *to, int wait, struct gn_log *log, struct gn_err *err)
+{
+	int result = flock(fd, LOCK_EX | LOCK_NB);
+
+	/* gannet stage --list looks at locks for a moment */
+	for (int i = 0; i < LOOK_TRIES && result && errno == EWOULDBLOCK && !wait; i++) {
+		nanosleep(&(struct timespec){.tv_nsec = LOOK_PAUSE_NS}, NULL);
+		result = flock(fd, LOCK_EX | LOCK_NB);
+	}
+	if (result && errno == EWOULDBLOCK && !wait)
 		return gn_err_set(err, GN_ERR_EXISTS, "another gannet stage copies to %s: on a file system that nodes share stage once, "
 				  "without a launcher, else wait for the other", to);
-	}
 	if (result && errno == EWOULDBLOCK) {
 		gn_log_info(log, "waiting for another gannet stage that copies to %s", to);
 		do
 			result = flock(fd, LOCK_EX);
 		while (result && errno == EINTR);
 	}
-	if (result)
-		status = gn_err_errno(err, errno, "cannot lock %s", path);
-	if (status)
+	return result ? gn_err_errno(err, errno, "cannot lock %s", path) : GN_OK;
+}
+
+enum gn_status gn_stage_lock(const char *path, const char *to, int wait, struct gn_log *log, int *out, int *replaced, struct gn_err *err)
+{
+	enum gn_status status;
+	int fd = -1, again = 0;
+
+	for (;;) {
+		status = open_lock(path, &fd, err);
+		if (status)
+			return status;
+		status = take_lock(fd, path, to, wait, log, err);
+		if (status || !is_replaced(path, fd))
+			break;
 		close(fd);
-	else
-		*out = fd;
-	return status;
+		again = 1;
+	}
+	if (status) {
+		close(fd);
+		return status;
+	}
+	if (replaced)
+		*replaced = again;
+	*out = fd;
+	return GN_OK;
 }

@@ -1,6 +1,7 @@
 /* Chunks into and out of the copy, and its end. */
 #include "data/stage/tree_target_internal.h"
 
+#include "data/stage/stage_marker.h"
 #include "src/base/file.h"
 #include "src/base/strbuf.h"
 
@@ -106,7 +107,7 @@ enum gn_status gn_tree_target_get(struct gn_tree_target *t, uint32_t chunk, void
 	return status;
 }
 
-static enum gn_status save_marker(struct gn_tree_target *t, struct gn_err *err)
+enum gn_status gn_tree_save_marker(const struct gn_tree_target *t, struct gn_err *err)
 {
 	struct gn_strbuf text;
 	enum gn_status status;
@@ -115,6 +116,7 @@ static enum gn_status save_marker(struct gn_tree_target *t, struct gn_err *err)
 	gn_strbuf_printf(&text, GN_TREE_HEAD, t->tree->layout);
 	for (uint32_t c = 0; c < t->tree->chunks; c++)
 		gn_strbuf_printf(&text, GN_TREE_LINE, c, t->digests[c]);
+	gn_stage_marker_root(t->to, &text);
 	if (gn_strbuf_failed(&text))
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to write %s", t->marker);
 	else
@@ -142,7 +144,7 @@ static enum gn_status replace(struct gn_tree_target *t, struct gn_err *err)
 		status = gn_tree_make_metadata(&t->tree->entries[0], t->to, err);
 	if (!status)
 		status = gn_sync_parent(t->to, err);
-	return status ? status : save_marker(t, err);
+	return status ? status : gn_tree_save_marker(t, err);
 }
 
 enum gn_status gn_tree_target_finish(struct gn_tree_target *t, struct gn_err *err)

@@ -1,6 +1,7 @@
 #include "data/stage/tree_target_internal.h"
 
 #include "data/stage/stage_owner.h"
+#include "data/stage/staged.h"
 #include "src/base/file.h"
 #include "src/base/trust.h"
 
@@ -181,6 +182,8 @@ static enum gn_status open_part(struct gn_tree_target *t, struct gn_err *err)
 		status = gn_tree_remove(t->old, err);
 	}
 	if (!status)
+		status = gn_staged_make_room(t->to, t->tree->data_bytes, t->quota_bytes, t->log, err);
+	if (!status)
 		status = check_space(t, err);
 	if (!status)
 		status = gn_tree_make(t, err);
@@ -213,6 +216,7 @@ enum gn_status gn_tree_target_create(const struct gn_tree_target_options *option
 	}
 	t->tree = tree;
 	t->log = options->log;
+	t->quota_bytes = options->quota_bytes;
 	t->lock = t->journal = -1;
 	pthread_mutex_init(&t->mutex, NULL);
 	status = name_paths(t, options->to, lock, err);
@@ -221,14 +225,16 @@ enum gn_status gn_tree_target_create(const struct gn_tree_target_options *option
 	if (!status)
 		status = check_replaceable(t, err);
 	if (!status)
-		status = gn_stage_lock(lock, t->to, options->wait, t->log, &t->lock, err);
+		status = gn_stage_lock(lock, t->to, options->wait, t->log, &t->lock, NULL, err);
 	/* again: another process may have made it meanwhile */
 	if (!status)
 		status = check_replaceable(t, err);
-	if (!status && is_complete(t, options->check))
+	if (!status && is_complete(t, options->check)) {
 		t->was_complete = 1;
-	else if (!status)
+		status = gn_tree_save_marker(t, err); /* its time says when the copy was last used */
+	} else if (!status) {
 		status = open_part(t, err);
+	}
 	if (status)
 		gn_tree_target_destroy(t);
 	else

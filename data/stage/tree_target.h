@@ -18,6 +18,7 @@ struct gn_tree_target;
 struct gn_tree_target_options {
 	const char *from, *to;
 	int check;	/* verify the chunks of a complete copy */
+	uint64_t quota_bytes; /* of gn_staged_make_room(); 0: none */
 	int wait;	/* for another process that has the lock; 0: GN_ERR_EXISTS */
 	struct gn_log *log; /* may be NULL */
 };

@@ -22,6 +22,7 @@ struct gn_tree_target {
 	char root[PATH_MAX];	 /* where the data are: TO, or the tree in part */
 	char marker[PATH_MAX];	 /* TO.gannet-stage */
 	char old[PATH_MAX];	 /* in part: what TO was before */
+	uint64_t quota_bytes;
 	int lock, journal;
 	int was_complete, replaces; /* replaces: TO is an earlier copy */
 	char (*digests)[GN_SHA256_HEX]; /* "" of a chunk that is not there */
@@ -32,6 +33,8 @@ struct gn_tree_target {
 enum gn_status gn_tree_make(const struct gn_tree_target *t, struct gn_err *err);
 /* Links, permissions and times of everything below the root. */
 enum gn_status gn_tree_make_rest(const struct gn_tree_target *t, struct gn_err *err);
+/* Writes the marker of the tree in its place. */
+enum gn_status gn_tree_save_marker(const struct gn_tree_target *t, struct gn_err *err);
 /* Removes path, which lies in part, with folders that forbid it. A missing path is fine. */
 enum gn_status gn_tree_remove(const char *path, struct gn_err *err);
 /* Permissions and times of one entry. */

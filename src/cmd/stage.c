@@ -8,6 +8,7 @@
 #include "src/base/file.h"
 #include "src/base/json.h"
 #include "src/base/text.h"
+#include "src/cmd/stage_list.h"
 #include "src/cmd/world_options.h"
 
 #include <errno.h>
@@ -19,18 +20,19 @@
 
 struct stage_options {
 	const char *from, *to, *transport, *token_file, *query_file, *sha256;
-	int64_t threads;
-	int check, json, tree;
+	int64_t threads, quota;
+	int check, json, tree, list, remove;
 	struct gn_world_options world;
 };
 
 #define AT(field) offsetof(struct stage_options, field)
 
 static const struct gn_option options[] = {
-	{.name = "from", .kind = GN_OPTION_TEXT, .offset = AT(from), .value_name = "PATH", .required = 1,
+	{.name = "from", .kind = GN_OPTION_TEXT, .offset = AT(from), .value_name = "PATH",
 	 .help = "packed dataset, or any folder or file, on the shared file system; or https://HOST/FILE"},
 	{.name = "to", .kind = GN_OPTION_TEXT, .offset = AT(to), .value_name = "PATH", .required = 1,
-	 .help = "where the copy is to be on the node; folders above it are created"},
+	 .help = "where the copy is to be on the node; folders above it are created; with --list, --remove, or --quota without --from: the folder "
+		 "of the copies"},
 	{.name = "threads", .letter = 'j', .kind = GN_OPTION_INT, .offset = AT(threads), .value_name = "N",
 	 .initial = "4", .min = 1, .max = 256, .help = "shards or chunks copied concurrently"},
 	{.name = "check", .kind = GN_OPTION_FLAG, .offset = AT(check),
@@ -44,6 +46,11 @@ static const struct gn_option options[] = {
 	 .help = "https://: what to append to the address after '?', such as Azure's SAS or the signature of S3; only the owner can read it"},
 	{.name = "sha256", .kind = GN_OPTION_TEXT, .offset = AT(sha256), .value_name = "HEX",
 	 .help = "https://: the SHA-256 that the file must have"},
+	{.name = "list", .kind = GN_OPTION_FLAG, .offset = AT(list), .help = "list what is staged in the folder --to of this node"},
+	{.name = "remove", .kind = GN_OPTION_FLAG, .offset = AT(remove),
+	 .help = "remove the copies NAME... from the folder --to of this node, or all, except what is in use"},
+	{.name = "quota", .kind = GN_OPTION_SIZE, .offset = AT(quota), .value_name = "BYTES", .min = 1, .max = 1e18,
+	 .help = "remove the least recently used copies from the folder that holds --to, or is --to, until all take at most this"},
 	{.name = "json", .kind = GN_OPTION_FLAG, .offset = AT(json), .help = "print the result as one JSON object"},
 	GN_CMD_WORLD_OPTIONS(struct stage_options, world),
 };
@@ -51,7 +58,8 @@ static const struct gn_option options[] = {
 static const struct gn_command command = {
 	.name = "stage",
 	.summary = "copy a dataset, a folder or a file to the nodes' own disks",
-	.positional = "",
+	.positional = "[NAME...]",
+	.positional_max = SIZE_MAX,
 	.description = "A packed dataset: start it on every node, in one task or in all of them: a lock in the folder lets one process copy while "
 		       "the others wait and then find a complete copy. The SHA-256 of each shard is verified during the copy. "
 		       "Valid shards that exist already are kept, so an interrupted copy continues where it stopped. Only the "
@@ -67,12 +75,19 @@ static const struct gn_command command = {
 		       "https://HOST/FILE: --to becomes that file, by ranges in --threads connections at once. What breaks off is tried again, "
 		       "and a later run continues the copy unless the file has changed on the server. Every process that is started copies "
 		       "for its own node; those on one node take turns. To spare a server, fetch to one node or the shared file system, and "
-		       "stage from there.",
+		       "stage from there.\n\n"
+		       "--list, --remove and --quota without --from are for the copies that you have staged directly below the folder --to, on the node where "
+		       "they are started: srun --ntasks-per-node=1 for all nodes. A copy is never removed while a program of Gannet's reads it, or "
+		       "flock --shared COPY PROGRAM runs; while it is staged; when it has files that were not staged, or were changed; or when it is "
+		       "another user's. --quota with --from makes room on each node before it copies; it fails when that cannot be. A copy was last used "
+		       "when a program of Gannet's opened it or gannet stage found it complete.",
 	.examples = "  srun --ntasks-per-node=1 gannet stage --from /shared/imagenet/train \\\n"
 		    "      --to /nvme/imagenet/train\n"
 		    "  srun --mpi=pmix --ntasks-per-node=1 --no-kill gannet stage \\\n"
 		    "      --from /shared/env --to /nvme/env\n"
-		    "  gannet stage --from https://example.org/env.sqsh --to /nvme/env.sqsh\n",
+		    "  gannet stage --from https://example.org/env.sqsh --to /nvme/env.sqsh\n"
+		    "  srun --ntasks-per-node=1 gannet stage --list --to /nvme\n"
+		    "  srun --ntasks-per-node=1 gannet stage --to /nvme --remove env imagenet\n",
 	.options = options,
 	.option_count = sizeof options / sizeof *options,
 };
@@ -100,7 +115,7 @@ static int stage_dataset(const struct stage_options *o)
 {
 	struct gn_progress_bar progress;
 	struct gn_stage_options s = {.from = o->from, .to = o->to, .threads = (int)o->threads, .check = o->check,
-				     .progress = &progress};
+				     .quota_bytes = (uint64_t)o->quota, .progress = &progress};
 	struct gn_stage_result result;
 	char name[256] = "", host[256];
 	enum gn_status status;
@@ -158,7 +173,8 @@ static enum gn_status relay(const struct stage_options *o, struct gn_world *worl
 {
 	const struct gn_comm_options how = {.transport = o->transport, .tuning = "none"};
 	struct gn_progress_bar progress;
-	const struct gn_relay_options r = {.from = o->from, .to = o->to, .threads = (int)o->threads, .check = o->check, .log = log,
+	const struct gn_relay_options r = {.from = o->from, .to = o->to, .threads = (int)o->threads, .check = o->check,
+					   .quota_bytes = (uint64_t)o->quota, .log = log,
 					   .progress = &progress};
 	struct gn_comm *comm = NULL;
 	enum gn_status status = gn_world_size(world) > 1 ? gn_comm_create(world, &how, log, &comm, err) : GN_OK;
@@ -236,7 +252,8 @@ static int stage_address(const struct stage_options *o)
 	struct gn_log *log = gn_cmd_log();
 	struct gn_progress_bar progress;
 	const struct gn_fetch_options f = {.from = {.url = o->from, .token_file = o->token_file, .query_file = o->query_file, .log = log},
-					   .to = o->to, .sha256 = o->sha256, .threads = (int)o->threads, .progress = &progress};
+					   .to = o->to, .sha256 = o->sha256, .threads = (int)o->threads,
+					   .quota_bytes = (uint64_t)o->quota, .progress = &progress};
 	struct gn_fetch_result result;
 	struct gn_err err;
 	enum gn_status status;
@@ -251,13 +268,30 @@ static int stage_address(const struct stage_options *o)
 	return GN_EXIT_DONE;
 }
 
+static int check_list_options(const struct stage_options *o, const struct gn_text_list *names, struct gn_err *err)
+{
+	if (o->from && (o->list || o->remove))
+		return gn_err_set(err, GN_ERR_USAGE, "--list and --remove are not for --from: they look at copies that are there");
+	if (!o->from && !o->list && !o->remove && !o->quota)
+		return gn_err_set(err, GN_ERR_USAGE, "gannet stage needs --from, --list, --remove or --quota");
+	if (!o->from && (o->tree || o->check || o->token_file || o->query_file || o->sha256))
+		return gn_err_set(err, GN_ERR_USAGE, "--tree, --check, --token-file, --query-file and --sha256 need --from");
+	if (names->count && !o->remove)
+		return gn_err_set(err, GN_ERR_USAGE, "the name %s is for --remove", names->items[0]);
+	return GN_OK;
+}
+
 static int run(const void *target, const struct gn_text_list *positional)
 {
 	const struct stage_options *o = target;
 
 	struct gn_err err;
 
-	(void)positional;
+	if (check_list_options(o, positional, &err))
+		return gn_cmd_fail("stage", &err);
+	if (!o->from)
+		return gn_cmd_stage_list(&(struct gn_stage_list_options){.folder = o->to, .names = positional, .quota_bytes = (uint64_t)o->quota,
+									 .list = o->list, .remove = o->remove, .json = o->json});
 	if (check_fetch_options(o, &err))
 		return gn_cmd_fail("stage", &err);
 	if (is_address(o->from))

@@ -1,5 +1,5 @@
 SHELL_TESTS += tests/data/bad.t tests/data/bench_io.t tests/data/decode.t tests/data/encrypt.t tests/data/imagenet.t tests/data/pack.t tests/data/pack_resume.t tests/data/pack_split.t tests/data/preview.t tests/data/stage.t
-SHELL_TESTS += tests/data/stage_tree.t tests/data/stage_nodes.t tests/data/stage_faulty.t
+SHELL_TESTS += tests/data/stage_tree.t tests/data/stage_list.t tests/data/stage_nodes.t tests/data/stage_faulty.t
 UNIT_TESTS += tests/data/test_balance
 tests_data_test_balance_SOURCES = tests/data/test_balance.c
 tests_data_test_balance_CPPFLAGS = $(TEST_CPPFLAGS)

@@ -47,8 +47,8 @@ stage() {
 	timeout 60 "$gannet" stage --json --from "$1" --to "$2" "${@:3}"
 }
 until_true() { # COMMAND...: within 30 s
-	local i
-	for ((i = 0; i < 3000; i++)); do
+	local end=$((SECONDS + 30))
+	while ((SECONDS < end)); do
 		"$@" && return
 		perl -e 'select undef, undef, undef, 0.01'
 	done
