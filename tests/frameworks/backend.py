@@ -1,11 +1,13 @@
 """What torch.distributed does over the backend "gannet", each result checked; on any number of ranks from two. tests/frameworks/backend
-starts it. With --killed the last rank kills itself, and the others have to learn which it was; with
---unwaited all end in the midst of operations."""
+starts it. With --killed the last rank kills itself, and the others have to learn which it was; with --stopped OPERATION RANKS those ranks,
+separated by commas, stop by SIGSTOP, and all others have to raise within 10 s, naming one of them and its host; with --unwaited all end in
+the midst of operations."""
 import datetime
 import math
 import os
 import signal
 import sys
+import time
 
 import torch
 import torch.distributed as dist
@@ -156,6 +158,47 @@ def handles(rank, size):
     assert torch.allclose(ddp.module.weight.grad, torch.tensor((size - 1) / 2), atol=1e-2)
 
 
+def callbacks(rank, size):
+    """Functions that a future calls may wait for operations in turn, each within another, as PyTorch's PowerSGD hook does. Those of a group
+    have an order."""
+
+    def deeper(group, depth):
+        def then(future):
+            total = future.value()[0]
+            again = dist.all_reduce(total / size, group=group, async_op=True).get_future()
+            return again.then(deeper(group, depth - 1)).wait() if depth else again.wait()[0]
+
+        return then
+
+    chains = []
+    for i, group in enumerate([dist.group.WORLD, dist.new_group(list(range(size))), dist.new_group(list(range(size)))]):
+        first = dist.all_reduce(torch.full((100,), float(rank + i)), group=group, async_op=True).get_future()
+        chains.append(first.then(deeper(group, 4)))
+    for i, chain in enumerate(chains):
+        assert (chain.wait() == size * (size - 1) / 2 + size * i).all()
+    work = dist.all_reduce(torch.ones(5), async_op=True)
+    work.wait()
+    assert work.get_future().then(lambda f: f.value()[0].sum()).wait() == 5 * size  # taken after the end
+    failing = dist.all_reduce(torch.ones(5), async_op=True).get_future().then(lambda f: 1 // 0)
+    try:
+        failing.wait()
+        raise AssertionError("an error in a function of a future is lost")
+    except RuntimeError as e:
+        assert "ZeroDivisionError" in str(e), e
+
+    from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
+
+    torch.manual_seed(1)
+    ddp = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(200, 200))  # one bucket
+    state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=1, start_powerSGD_iter=2)
+    ddp.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+    for _ in range(5):
+        ddp.zero_grad()
+        ddp(torch.full((1, 200), float(rank))).sum().backward()
+    # these gradients are of rank 1, so that the hook loses nothing
+    assert torch.allclose(ddp.module.weight.grad, torch.tensor((size - 1) / 2), atol=1e-3)
+
+
 def forked(rank, size):
     """A process that a rank has forked, as a loader of data does, is refused and ends; the rank goes on."""
     child = os.fork()
@@ -248,6 +291,32 @@ def killed(rank, size):
     os._exit(1)
 
 
+def stopped(rank, size):
+    operation = sys.argv[sys.argv.index("--stopped") + 1]
+    lost = [int(r) for r in sys.argv[sys.argv.index("--stopped") + 2].split(",")]
+
+    def message():
+        if rank == lost[0]:
+            for r in range(size):
+                if r not in lost:
+                    dist.send(torch.ones(1 << 18), r)
+        elif rank not in lost:
+            dist.recv(torch.ones(1 << 18), lost[0])
+
+    step = {"allreduce": lambda: dist.all_reduce(torch.ones(1 << 18)), "barrier": dist.barrier, "recv": message}[operation]
+    try:
+        for i in range(1000):
+            if i == 20 and rank in lost:
+                os.kill(os.getpid(), signal.SIGSTOP)
+            begin = time.monotonic()
+            step()
+    except RuntimeError as e:
+        took = time.monotonic() - begin
+        named = any(f"rank {r} on " in str(e) for r in lost)
+        print(f"{'named' if named and took < 10 else 'wrong'} {rank} after {took:.1f} s: {e}", flush=True)
+    os._exit(1)
+
+
 def unwaited(rank, size):
     """The process ends while operations are in flight that nobody waits for."""
     for _ in range(3):
@@ -264,7 +333,11 @@ def main():
     rank, size = dist.get_rank(), dist.get_world_size()
     if "--unwaited" in sys.argv:
         unwaited(rank, size)
-    parts = (killed,) if "--killed" in sys.argv else (reductions, moves, messages, any_source, handles, groups, forked, training)
+    if "--stopped" in sys.argv:
+        stopped(rank, size)
+    parts = (reductions, moves, messages, any_source, handles, callbacks, groups, forked, training)
+    if "--killed" in sys.argv:
+        parts = (killed,)
     for part in parts:
         part(rank, size)
         dist.barrier()

@@ -9,18 +9,26 @@ namespace gannet {
 class Work : public c10d::Work {
 public:
 	Work(int rank, c10d::OpType type, const char *name, const Tensors &inputs, Tensors outputs, std::shared_ptr<int> source)
-	    : c10d::Work(rank, type, name, inputs), outputs_(std::move(outputs)), source_(std::move(source)),
-	      future_(c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get())))
+	    : c10d::Work(rank, type, name, inputs), outputs_(std::move(outputs)), source_(std::move(source))
 	{
 	}
-	// In the engine's thread.
-	void end(std::exception_ptr why)
+	// In the engine's thread. The functions of a future may wait for other operations, so they run in a thread of their own; a waiting
+	// thread goes on after them, as with Gloo.
+	static void end(const c10::intrusive_ptr<Work> &work, std::exception_ptr why)
 	{
-		if (why)
-			future_->setError(why);
-		else
-			future_->markCompleted(c10::IValue(outputs_));
-		finish(why);
+		bool has_future;
+		{
+			std::lock_guard<std::mutex> lock(work->future_mutex_);
+			work->ended_ = true;
+			work->why_ = why;
+			has_future = work->future_.defined();
+		}
+		if (!has_future)
+			return work->finish(why);
+		Engine::get().callbacks().post([work, why] {
+			work->complete();
+			work->finish(why);
+		});
 	}
 	Tensors result() override { return outputs_; }
 	// Of a completed receive.
@@ -29,11 +37,32 @@ public:
 		TORCH_CHECK(source_, "gannet: only a receive has a source");
 		return *source_;
 	}
-	c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
+	// Most operations need none.
+	c10::intrusive_ptr<c10::ivalue::Future> getFuture() override
+	{
+		std::lock_guard<std::mutex> lock(future_mutex_);
+
+		if (!future_) {
+			future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+			if (ended_)
+				complete();
+		}
+		return future_;
+	}
 
 private:
+	void complete()
+	{
+		if (why_)
+			future_->setError(why_);
+		else
+			future_->markCompleted(c10::IValue(outputs_));
+	}
 	Tensors outputs_;
 	std::shared_ptr<int> source_;
+	std::mutex future_mutex_;
+	bool ended_ = false; // getFuture() completes what it makes from then on
+	std::exception_ptr why_;
 	c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
 
@@ -82,7 +111,7 @@ Backend::Backend(int rank, int size, const std::vector<int> &world_ranks, const 
 {
 }
 
-// The engine may need the interpreter's lock, for what waits for a future, before it comes to this.
+// The engine may need the interpreter's lock, to let go of a tensor, before it comes to this.
 Backend::~Backend()
 {
 	if (Py_IsInitialized() && PyGILState_Check()) {
@@ -96,7 +125,7 @@ Backend::Work Backend::submit(c10d::OpType type, const char *name, const Tensors
 {
 	auto work = c10::make_intrusive<gannet::Work>(getRank(), type, name, inputs, std::move(outputs), std::move(source));
 	sequence_ += in_order;
-	Engine::get().submit(group_, {chain(std::move(steps)), [work](std::exception_ptr why) { work->end(why); }}, in_order);
+	Engine::get().submit(group_, {chain(std::move(steps)), [work](std::exception_ptr why) { gannet::Work::end(work, why); }}, in_order);
 	return work;
 }
 

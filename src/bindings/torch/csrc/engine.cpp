@@ -144,13 +144,20 @@ void Engine::run(const std::function<void()> &f)
 	done.get_future().get();
 }
 
+static std::exception_ptr too_late()
+{
+	return std::make_exception_ptr(std::runtime_error("gannet: the process ended before the operation was complete"));
+}
+
 void Engine::submit(const std::shared_ptr<Group> &group, Task task, bool in_order)
 {
 	check_process();
 	if (stopping_ || !started())
 		throw std::runtime_error("gannet: the world has ended, at the end of the process");
 	post([this, group, in_order, task = std::move(task)]() mutable {
-		if (in_order)
+		if (closed_)
+			task.finish(too_late());
+		else if (in_order)
 			group->tasks.push_back(std::move(task));
 		else
 			beside_.push_back(std::move(task));
@@ -268,7 +275,7 @@ void Engine::loop()
 void Engine::drain()
 {
 	auto until = std::chrono::steady_clock::now() + std::chrono::seconds(drain_s);
-	auto why = std::make_exception_ptr(std::runtime_error("gannet: the process ended before the operation was complete"));
+	auto why = too_late();
 
 	for (unsigned looks = 0; advance() && std::chrono::steady_clock::now() < until; looks++)
 		pause(looks, true);
@@ -281,6 +288,7 @@ void Engine::drain()
 	for (auto &task : beside_)
 		task.finish(why);
 	beside_.clear();
+	closed_ = true;
 }
 
 void Engine::stop()
@@ -297,6 +305,7 @@ void Engine::stop()
 		finalized = true;
 		world_ = nullptr;
 	});
+	callbacks_.stop();
 	{
 		std::lock_guard<std::mutex> lock(mutex_);
 		stopping_ = true;

@@ -2,6 +2,8 @@
 // messages, beside each other: programs may start operations of two groups in another order on each rank.
 #pragma once
 
+#include "callbacks.h"
+
 #include <gannet.h>
 
 #include <atomic>
@@ -30,10 +32,10 @@ inline void check(gannet_status status)
 		throw Error(status);
 }
 
-// Called again and again, in the engine's thread, until it returns true. It never blocks. An exception ends it; `failed` gets it.
+// Called again and again, in the engine's thread, until it returns true. It never blocks. An exception ends it; `finish` gets it.
 struct Task {
 	std::function<bool()> step;
-	std::function<void(std::exception_ptr)> finish; // nullptr: without failure
+	std::function<void(std::exception_ptr)> finish; // nullptr: without failure. It calls no function of the program.
 };
 
 // What a group has: its prepared operations on its staging memory, which ranks of a node reach directly.
@@ -78,6 +80,8 @@ public:
 	void submit(const std::shared_ptr<Group> &group, Task task, bool in_order);
 	// Runs f in the thread and waits for it.
 	void run(const std::function<void()> &f);
+	// For functions of the program.
+	Callbacks &callbacks() { return callbacks_; }
 	// At the end of the process: waits for the other ranks' ends.
 	void stop();
 
@@ -103,6 +107,8 @@ private:
 	bool made_whole_ = false; // a group of all ranks
 	std::vector<std::weak_ptr<Group>> groups_;
 	std::vector<Task> beside_;
+	bool closed_ = false; // operations that come now fail
+	Callbacks callbacks_;
 };
 
 } // namespace gannet

@@ -1,6 +1,6 @@
 #include "backend.h"
 
-#include <torch/extension.h>
+#include <torch/csrc/utils/pybind.h>
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)
 {
