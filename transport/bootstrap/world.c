@@ -411,6 +411,11 @@ void gn_world_destroy(struct gn_world *w)
 	release(w, how, clean);
 }
 
+void gn_world_wait_for_nobody(struct gn_world *w)
+{
+	w->keep_going = 0;
+}
+
 int gn_world_rank(const struct gn_world *w)
 {
 	return w->bootstrap->rank;

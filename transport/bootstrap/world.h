@@ -60,6 +60,9 @@ enum gn_status gn_world_create(const struct gn_world_options *options, struct gn
  * unless it is a loss with options.keep_going, it does not wait. */
 void gn_world_destroy(struct gn_world *w);
 
+/* From now on gn_world_destroy() waits for nobody after a loss, also with options.keep_going. Local. */
+void gn_world_wait_for_nobody(struct gn_world *w);
+
 int gn_world_rank(const struct gn_world *w);
 int gn_world_size(const struct gn_world *w);
 int gn_world_local_rank(const struct gn_world *w); /* among the ranks of this host */
