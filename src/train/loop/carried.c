@@ -66,6 +66,7 @@ enum gn_status gn_carried_take(struct gn_carried *c, struct gn_session *s, struc
 		gn_weight_layouts_out(layouts, c->arrays.average_params);
 	c->state = s->state;
 	c->number = s->checkpoint.number;
+	memcpy(c->owner, s->checkpoint.nonce, sizeof c->owner);
 	c->is_there = 1;
 	return GN_OK;
 }

@@ -468,7 +468,6 @@ static enum gn_status keep_state(struct gn_session *s, struct gn_err *err)
 
 	if (status)
 		*err = why;
-	gn_session_end_status(s, "regrouping");
 	return status ? status : GN_ERR_PEER_LOST;
 }
 
