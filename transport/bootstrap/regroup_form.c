@@ -16,7 +16,7 @@
 #define PAUSE_NS 5000000
 /* The most that ranks may take to join a new world: they all wait for it. */
 #define JOIN_MAX_S 20.0
-enum { WORLDS_MAX = 16 };
+enum { WORLDS_MAX = 16, TURNS_MAX = 4 };
 
 /* An attempt to end an epoch. */
 struct attempt {
@@ -26,7 +26,7 @@ struct attempt {
 	uint64_t ballot, began_ns, until_ns;
 	uint64_t silent_ns;  /* how long a rank may answer nothing */
 	int asks_all;	     /* also those that are lost */
-	uint32_t promised, accepted;
+	uint32_t promised, accepted, dead;
 	uint64_t best;	     /* ballot of the proposal */
 	struct gn_roster proposal;
 	char granted[GN_MEMBERS_MAX];
@@ -85,6 +85,7 @@ static void prepare(struct attempt *t, uint32_t member, const struct gn_regroup_
 		if (w && !t->asks_all && gn_world_is_lost(w, (int)member))
 			return;
 		reply = gn_regroup_ask(t->g, t->ends.ids[member], q, a);
+		t->dead += reply == GN_REGROUP_DEAD;
 		if (reply == GN_REGROUP_DEAD || is_decided(t->g) || gn_clock_ns() >= t->until_ns)
 			return;
 		if (reply == GN_REGROUP_ANSWERED && !a->busy)
@@ -107,9 +108,9 @@ static enum gn_status propose_own(struct attempt *t, struct gn_err *err)
 	for (uint32_t m = 0; m < t->ends.count; m++)
 		if (t->granted[m] == 1)
 			t->proposal.ids[t->proposal.count++] = t->ends.ids[m];
-	if (!status && t->proposal.count < (uint32_t)t->g->least)
-		status = gn_err_set(err, GN_ERR_PEER_LOST, "%u of %u ranks are left, fewer than the %d that this run needs", t->proposal.count,
-				    t->ends.count, t->g->least);
+	/* a world of nobody: all learn at once that the run ends */
+	if (t->proposal.count < (uint32_t)t->g->least)
+		t->proposal.count = 0;
 	return status;
 }
 
@@ -125,6 +126,11 @@ static uint32_t tell(struct attempt *t, enum gn_regroup_what what, struct gn_reg
 	return taken;
 }
 
+static enum gn_status too_few(uint32_t promised, uint32_t ranks, struct gn_err *err)
+{
+	return gn_err_set(err, GN_ERR_PEER_LOST, "%u of %u ranks of the last world answer, and more than half of them must be left", promised, ranks);
+}
+
 static enum gn_status run_attempt(struct attempt *t, struct gn_regroup_request *q, struct gn_regroup_answer *a, struct gn_err *err)
 {
 	enum gn_status status = GN_OK;
@@ -132,8 +138,12 @@ static enum gn_status run_attempt(struct attempt *t, struct gn_regroup_request *
 	*q = (struct gn_regroup_request){.what = GN_REGROUP_PREPARE, .epoch = t->ends.epoch, .ballot = t->ballot};
 	for (uint32_t m = 0; m < t->ends.count && !is_decided(t->g); m++)
 		prepare(t, m, q, a);
+	if (is_decided(t->g))
+		return GN_OK;
+	if (2 * (t->ends.count - t->dead) <= t->ends.count)
+		return too_few(t->promised, t->ends.count, err);
 	/* ranks that promise without being a majority have decided nothing: the next attempt asks again */
-	if (is_decided(t->g) || gn_membership_quorum(&t->ends, t->promised, t->promised) <= 0)
+	if (gn_membership_quorum(&t->ends, t->promised, t->promised) <= 0)
 		return GN_OK;
 	if (!t->best)
 		status = propose_own(t, err);
@@ -184,7 +194,7 @@ static int turn(struct gn_regroup *g, const struct gn_world *w)
 	pthread_mutex_unlock(&g->lock);
 	for (int r = 0; r < rank; r++)
 		before += !w || !gn_world_is_lost(w, r);
-	return before;
+	return before < TURNS_MAX ? before : TURNS_MAX;
 }
 
 /* Waits for a decision. */
@@ -211,8 +221,7 @@ static enum gn_status agree(struct gn_regroup *g, const struct gn_world *w, uint
 			break;
 		/* others that are left have answered by now, or will not */
 		if (gn_clock_ns() > until_ns || (number > 2 && gn_clock_ns() > began + silent + 5 * TURN_NS))
-			status = gn_err_set(err, GN_ERR_PEER_LOST, "%u of %u ranks of the last world answer, and more than half of them must be left",
-					    promised, ranks);
+			status = too_few(promised, ranks, err);
 		await_decision(g, (uint64_t)(1 + g->id % 7) * 20 * PAUSE_NS);
 	}
 	return status;
@@ -321,6 +330,8 @@ static enum gn_status enter(struct gn_regroup *g, struct gn_roster *roster, stru
 	*roster = g->acceptor.current;
 	pthread_mutex_unlock(&g->lock);
 	g->epoch = roster->epoch;
+	if (!roster->count)
+		return gn_err_set(err, GN_ERR_PEER_LOST, "fewer ranks are left than the %d that this run needs", g->least);
 	if (gn_roster_rank(roster, g->id) < 0)
 		return gn_err_set(err, GN_ERR_PEER_LOST, "this rank was taken for lost: %u others have gone on without it, in world %" PRIu64
 				  " of this run", roster->count, roster->epoch);
