@@ -19,7 +19,10 @@ libgannet_transport_a_SOURCES += \
 	transport/bootstrap/launcher_detect.c transport/bootstrap/launcher_detect.h \
 	transport/bootstrap/library_versions.c transport/bootstrap/library_versions.h \
 	transport/bootstrap/limits.c transport/bootstrap/limits.h \
+	transport/bootstrap/membership.c transport/bootstrap/membership.h \
 	transport/bootstrap/pmix_call.c transport/bootstrap/pmix_call.h \
+	transport/bootstrap/regroup.c transport/bootstrap/regroup.h \
+	transport/bootstrap/regroup_form.c transport/bootstrap/regroup_internal.h \
 	transport/bootstrap/pmix_server.c transport/bootstrap/pmix_server.h \
 	transport/bootstrap/world.c transport/bootstrap/world.h
 

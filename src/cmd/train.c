@@ -8,6 +8,7 @@
 #include "src/cmd/world_options.h"
 #include "src/config.h"
 #include "src/jobs/sweep_halving.h"
+#include "src/train/loop/carried.h"
 #include "src/train/loop/combine.h"
 #include "src/train/loop/input.h"
 #include "src/train/loop/served.h"
@@ -18,6 +19,7 @@
 #include "src/train/optim/recipe.h"
 #include "src/train/parallel/shard.h"
 #include "src/train/plan/device.h"
+#include "transport/bootstrap/regroup.h"
 #include "transport/coll/coll_device.h"
 #include "transport/coll/affinity_report.h"
 
@@ -245,6 +247,10 @@ static const struct gn_option options[] = {
 	{.name = "servers", .kind = GN_OPTION_TEXT, .offset = FIELD(servers), .value_name = "N|shared", .initial = "none",
 	 .help = "with --update sync, async and ssp:N: the last N ranks hold parameters and optimizer state, and do not train; shared: every "
 		 "rank holds a part beside its training"},
+	{.name = "elastic", .kind = GN_OPTION_INT, .offset = FIELD(elastic), .value_name = "MIN", .initial = "0", .min = 0, .max = 1024,
+	 .help = "go on after losses of ranks while MIN are left, and more than half of those before: they form a new world and go on from "
+		 "memory, with the global batch of so many ranks (--lr-batch scales the rate); buckets are not autotuned. For srun --no-kill "
+		 "--kill-on-bad-exit=0 and gannet launch --keep-going. 0: end with the first loss"},
 	GN_CMD_WORLD_OPTIONS(struct gn_train_options, world),
 };
 
@@ -527,6 +533,48 @@ static enum gn_status dry_run(const struct gn_train_options *given, struct gn_er
 	return status;
 }
 
+/* The longest time that the ranks which are left wait for one that has not noticed the loss. */
+enum { REGROUP_MS = GN_TRAIN_STALL_MS };
+
+/* Trains; with --elastic again and again in worlds of the ranks that are left. *world: the last one; NULL: there is none any more. */
+static enum gn_status train_in_worlds(const struct gn_train_options *given, const struct gn_world_options *how, struct gn_world **world,
+				      const volatile sig_atomic_t *stop, struct gn_log *log, int *told, struct gn_err *err)
+{
+	struct gn_train_options o = *given;
+	struct gn_carried carried = {.is_there = 0};
+	struct gn_regroup *regroup = NULL;
+	struct gn_err loss = {.text = ""};
+	enum gn_status status = GN_OK;
+
+	if (!o.elastic || gn_world_size(*world) == 1)
+		return train_in_world(given, *world, stop, log, told, err);
+	o.carried = &carried;
+	gn_world_wait_for_nobody(*world);
+	status = gn_regroup_open(*world, (int)o.elastic, log, &regroup, err);
+	if (!status)
+		status = train_in_world(&o, *world, stop, log, told, err);
+	while (regroup && status == GN_ERR_PEER_LOST && !gn_world_aborted(*world)) {
+		loss = *err;
+		*told = 0;
+		status = gn_regroup_form(regroup, how, REGROUP_MS, world, err);
+		if (status) {
+			gn_err_prefix(err, "%s", loss.text);
+			break;
+		}
+		carried.why = loss.text;
+		carried.world = gn_regroup_epoch(regroup);
+		status = train_in_world(&o, *world, stop, log, told, err);
+	}
+	if (regroup)
+		gn_regroup_leave(regroup);
+	if (*world)
+		gn_world_destroy(*world);
+	*world = NULL;
+	gn_regroup_close(regroup);
+	gn_carried_release(&carried);
+	return status;
+}
+
 static int run(const void *target, const struct gn_text_list *positional)
 {
 	const struct gn_train_options *o = target;
@@ -559,7 +607,7 @@ static int run(const void *target, const struct gn_text_list *positional)
 		gn_stop_begin(stop);
 		if (gn_world_rank(world) > 0)
 			gn_stop_be_quiet(stop);
-		status = train_in_world(target, world, gn_stop_flag(stop), log, &told, &err);
+		status = train_in_worlds(target, &how, &world, gn_stop_flag(stop), log, &told, &err);
 		gn_world_destroy(world);
 	}
 	if (status && !told)

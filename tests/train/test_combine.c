@@ -28,6 +28,7 @@ static void ask(struct gn_train_options *o, const char *example)
 		{"--update async --servers 1", "async", offsetof(struct gn_train_options, update)},
 		{"--sync-bn all", "all", offsetof(struct gn_train_options, sync_bn)},
 		{"--halving 2:2", "2:2", offsetof(struct gn_train_options, halving)},
+		{"--checkpoint c --checkpoint-local l", "l", offsetof(struct gn_train_options, checkpoint_local)},
 		{"--trace t.json", "t.json", offsetof(struct gn_train_options, trace)},
 	};
 
@@ -39,6 +40,8 @@ static void ask(struct gn_train_options *o, const char *example)
 		o->local_steps = 4;
 	else if (!strcmp(example, "--ema 0.99"))
 		o->ema = 0.99;
+	else if (!strcmp(example, "--elastic 2"))
+		o->elastic = 2;
 	else if (!strcmp(example, "--clip 1"))
 		o->clip = 1;
 	else

@@ -44,7 +44,7 @@ static void test_full_disk(void **state)
 	assert_int_equal(pipe(pipes), 0);
 	assert_ok(gn_log_create(pipes[1], GN_LOG_WARN, &log, &err));
 	signal(SIGXFSZ, SIG_IGN);
-	assert_ok(gn_metrics_log_open(path, log, &runlog, &err));
+	assert_ok(gn_metrics_log_open(path, 0, log, &runlog, &err));
 	put_line(runlog, "one");
 	limit_files(80);
 	put_line(runlog, "torn");

@@ -9,6 +9,7 @@ TRANSPORT_TESTS = \
 	tests/transport/test_handshake \
 	tests/transport/test_lanes \
 	tests/transport/test_limits \
+	tests/transport/test_membership \
 	tests/transport/test_net \
 	tests/transport/test_hub \
 	tests/transport/test_rails \
@@ -26,6 +27,8 @@ tests_transport_test_affinity_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_affinity_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_agree_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_agree_LDADD = $(TRANSPORT_TEST_LIBS)
+tests_transport_test_membership_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_transport_test_membership_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_bootstrap_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_bootstrap_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_coll_backend_CPPFLAGS = $(TEST_CPPFLAGS)

@@ -104,7 +104,7 @@ static void test_exchange_with_the_silent(void **state)
 	(void)state;
 	assert_non_null(mine);
 	assert_int_equal(pthread_create(&thread, NULL, come_and_stand_still, &guest), 0);
-	assert_ok(gn_bootstrap_env(&d, NULL, &b, &err));
+	assert_ok(gn_bootstrap_env(&d, NULL, NULL, &b, &err));
 	gn_bootstrap_set_timeout(b, TIMEOUT_MS);
 	assert_ok(b->ops->root_info(b, "word", 4, NULL, NULL, &err));
 	assert_int_equal(b->ops->exchange(b, mine, len_bytes, &out, &err), GN_ERR_STALL);
@@ -132,7 +132,7 @@ static void test_meeting_point_stands_still(void **state)
 	(void)state;
 	assert_ok(gn_net_listen(NULL, &port, &fd, &err));
 	d = place(1, port);
-	assert_ok(gn_bootstrap_env(&d, NULL, &b, &err));
+	assert_ok(gn_bootstrap_env(&d, NULL, NULL, &b, &err));
 	gn_bootstrap_set_timeout(b, TIMEOUT_MS);
 	assert_int_equal(b->ops->root_info(b, NULL, 0, &word, &len, &err), GN_ERR_STALL);
 	assert_non_null(strstr(err.text, "does not answer"));
@@ -167,7 +167,7 @@ static void *lie_then_host(void *argument)
 	    gn_net_send_all(fd, &forged, sizeof forged, 1000))
 		failure = "rank 1 does not shake hands";
 	close(fd);
-	if (!gn_bootstrap_env(&d, NULL, &b, &err))
+	if (!gn_bootstrap_env(&d, NULL, NULL, &b, &err))
 		gn_bootstrap_set_timeout(b, 10 * TIMEOUT_MS);
 	if (!b || b->ops->root_info(b, "word", 4, NULL, NULL, &err))
 		failure = "rank 1 did not come again";
@@ -187,7 +187,7 @@ static void test_forged_refusal(void **state)
 
 	(void)state;
 	assert_int_equal(pthread_create(&thread, NULL, lie_then_host, &root), 0);
-	assert_ok(gn_bootstrap_env(&d, NULL, &b, &err));
+	assert_ok(gn_bootstrap_env(&d, NULL, NULL, &b, &err));
 	gn_bootstrap_set_timeout(b, 10 * TIMEOUT_MS);
 	assert_ok(b->ops->root_info(b, NULL, 0, &word, &len, &err));
 	assert_int_equal(len, 4);
@@ -204,6 +204,7 @@ struct member {
 	struct gn_launcher place;
 	pthread_barrier_t *barrier;
 	int rounds;
+	const struct gn_secret *secret; /* NULL: from the file */
 	const char *failure;
 };
 
@@ -264,7 +265,7 @@ static void *member_main(void *argument)
 	struct gn_err err;
 
 	this_rank = m->place.rank;
-	if (gn_bootstrap_env(&m->place, NULL, &b, &err)) {
+	if (gn_bootstrap_env(&m->place, m->secret, NULL, &b, &err)) {
 		m->failure = "no bootstrap";
 		return NULL;
 	}
@@ -276,7 +277,8 @@ static void *member_main(void *argument)
 	return NULL;
 }
 
-static void run_ranks(int size, int rounds)
+/* address and secret: NULL: loopback, and the file's. */
+static void run_ranks_at(int size, int rounds, const char *address, const struct gn_secret *given)
 {
 	struct member *all = calloc((size_t)size, sizeof *all);
 	pthread_t *threads = calloc((size_t)size, sizeof *threads);
@@ -290,7 +292,9 @@ static void run_ranks(int size, int rounds)
 	pthread_attr_init(&attr);
 	pthread_attr_setstacksize(&attr, 256 << 10);
 	for (int r = 0; r < size; r++) {
-		all[r] = (struct member){place_of(r, size, port), &barrier, rounds, NULL};
+		all[r] = (struct member){place_of(r, size, port), &barrier, rounds, given, NULL};
+		if (address)
+			snprintf(all[r].place.address, sizeof all[r].place.address, "%s", address);
 		assert_int_equal(pthread_create(&threads[r], &attr, member_main, &all[r]), 0);
 	}
 	for (int r = 0; r < size; r++)
@@ -301,6 +305,25 @@ static void run_ranks(int size, int rounds)
 	pthread_barrier_destroy(&barrier);
 	free(threads);
 	free(all);
+}
+
+static void run_ranks(int size, int rounds)
+{
+	run_ranks_at(size, rounds, NULL, NULL);
+}
+
+/* Ranks that know each other from before: no file, and rank 0 has several addresses, the first of which nobody reaches. */
+static void test_own_secret_and_addresses(void **state)
+{
+	struct gn_secret own;
+	struct gn_err err;
+
+	(void)state;
+	assert_ok(gn_secret_random(&own, &err));
+	unsetenv(GN_BOOTSTRAP_SECRET);
+	setenv("HOME", "/nonexistent", 1);
+	run_ranks_at(3, 2, "255.255.255.255,127.0.0.1", &own);
+	setenv(GN_BOOTSTRAP_SECRET, secret_file, 1);
 }
 
 static int log2_up(int size)
@@ -438,6 +461,7 @@ int main(void)
 		cmocka_unit_test(test_exchange_with_the_silent),
 		cmocka_unit_test(test_meeting_point_stands_still),
 		cmocka_unit_test(test_forged_refusal),
+		cmocka_unit_test(test_own_secret_and_addresses),
 		cmocka_unit_test(test_cost),
 		cmocka_unit_test(test_packs),
 		cmocka_unit_test(test_contacts),

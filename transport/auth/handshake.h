@@ -22,7 +22,7 @@
 #include <stdint.h>
 
 /* What a listener is for: a proof for one purpose is not valid for another. */
-enum gn_handshake_purpose { GN_HANDSHAKE_RENDEZVOUS = 1, GN_HANDSHAKE_HEARTBEAT, GN_HANDSHAKE_TREE };
+enum gn_handshake_purpose { GN_HANDSHAKE_RENDEZVOUS = 1, GN_HANDSHAKE_HEARTBEAT, GN_HANDSHAKE_TREE, GN_HANDSHAKE_REGROUP };
 
 /* X(name, value, text): the result of a claim; the text completes "refused a connection from ADDRESS: ". */
 #define GN_HANDSHAKE_LIST(X)                                                                                           \

@@ -60,9 +60,10 @@ struct gn_bootstrap {
 	void *progress_context;
 };
 
-/* Local; do not wait for other ranks. log (may be NULL) receives refused connections. */
+/* Local; do not wait for other ranks. log (may be NULL) receives refused connections. secret: copied; NULL: from the file. */
 enum gn_status gn_bootstrap_pmix(const struct gn_launcher *d, struct gn_log *log, struct gn_bootstrap **out, struct gn_err *err);
-enum gn_status gn_bootstrap_env(const struct gn_launcher *d, struct gn_log *log, struct gn_bootstrap **out, struct gn_err *err);
+enum gn_status gn_bootstrap_env(const struct gn_launcher *d, const struct gn_secret *secret, struct gn_log *log, struct gn_bootstrap **out,
+				struct gn_err *err);
 enum gn_status gn_bootstrap_single(struct gn_bootstrap **out, struct gn_err *err);
 /* Local: waits without a heartbeat end with GN_ERR_STALL timeout_ms from now. To be called before any other operation. */
 void gn_bootstrap_set_timeout(struct gn_bootstrap *b, int timeout_ms);

@@ -168,11 +168,11 @@ static enum gn_status host_rendezvous(struct env_bootstrap *e, const void *root_
 	return status;
 }
 
-/* One attempt; GN_ERR_USAGE: the listener reports that this rank's secret is not its own. */
-static enum gn_status try_connect(struct env_bootstrap *e, struct gn_err *why)
+/* One attempt at one address; GN_ERR_USAGE: the listener reports that this rank's secret is not its own. */
+static enum gn_status try_address(struct env_bootstrap *e, const char *address, struct gn_err *why)
 {
 	const struct gn_launcher *d = &e->launcher;
-	enum gn_status status = gn_net_connect(d->address, d->port, gn_net_left_ms(e->base.deadline_ns, 2000), &e->fds[0], why);
+	enum gn_status status = gn_net_connect(address, d->port, gn_net_left_ms(e->base.deadline_ns, 2000), &e->fds[0], why);
 
 	if (!status)
 		status = gn_handshake_join(e->fds[0], &e->base.secret, GN_HANDSHAKE_RENDEZVOUS, (uint32_t)d->rank,
@@ -181,6 +181,18 @@ static enum gn_status try_connect(struct env_bootstrap *e, struct gn_err *why)
 		close(e->fds[0]);
 	if (status)
 		e->fds[0] = -1;
+	return status;
+}
+
+/* The same at each of its addresses until one answers. */
+static enum gn_status try_connect(struct env_bootstrap *e, struct gn_err *why)
+{
+	char list[sizeof e->launcher.address], *rest = NULL;
+	enum gn_status status = gn_err_set(why, GN_ERR_USAGE, "it has no address");
+
+	memcpy(list, e->launcher.address, sizeof list);
+	for (char *a = strtok_r(list, ",", &rest); a && status; a = strtok_r(NULL, ",", &rest))
+		status = try_address(e, a, why);
 	return status;
 }
 
@@ -384,7 +396,8 @@ static enum gn_status find_secret(struct env_bootstrap *e, struct gn_log *log, s
 	return GN_OK;
 }
 
-enum gn_status gn_bootstrap_env(const struct gn_launcher *d, struct gn_log *log, struct gn_bootstrap **out, struct gn_err *err)
+enum gn_status gn_bootstrap_env(const struct gn_launcher *d, const struct gn_secret *secret, struct gn_log *log, struct gn_bootstrap **out,
+				struct gn_err *err)
 {
 	struct env_bootstrap *e = calloc(1, sizeof *e);
 	int *fds = malloc(sizeof *fds * (size_t)d->size);
@@ -406,7 +419,9 @@ enum gn_status gn_bootstrap_env(const struct gn_launcher *d, struct gn_log *log,
 	e->fds = fds;
 	for (int i = 0; i < d->size; i++)
 		fds[i] = -1;
-	status = d->size > 1 ? find_secret(e, log, err) : GN_OK;
+	if (secret)
+		e->base.secret = *secret;
+	status = d->size > 1 && !secret ? find_secret(e, log, err) : GN_OK;
 	if (status) {
 		env_destroy(&e->base, 0);
 		return status;

@@ -75,7 +75,7 @@ static enum gn_status open_bootstrap(const struct gn_world_options *o, struct gn
 	if (d->source == GN_LAUNCHER_PMIX)
 		return gn_bootstrap_pmix(d, log, out, err);
 	if (d->source == GN_LAUNCHER_ENVIRONMENT)
-		return gn_bootstrap_env(d, log, out, err);
+		return gn_bootstrap_env(d, o && o->rendezvous ? o->secret : NULL, log, out, err);
 	if (d->job_name)
 		gn_log_warn(log, "%s=%d, but this is one process outside of a job step and runs as a single rank: to start one "
 			    "rank per task, use 'srun --mpi=pmix'", d->job_name, d->job_count);
@@ -421,6 +421,11 @@ void gn_world_destroy(struct gn_world *w)
 	else if (!clean && !w->keep_going)
 		how = GN_HEARTBEAT_EXIT_ALONE;
 	release(w, how, clean);
+}
+
+void gn_world_wait_for_nobody(struct gn_world *w)
+{
+	w->keep_going = 0;
 }
 
 int gn_world_rank(const struct gn_world *w)

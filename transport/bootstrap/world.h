@@ -31,6 +31,7 @@
 #include <stdint.h>
 
 struct gn_recorder;
+struct gn_secret;
 struct gn_world;
 
 struct gn_world_options {
@@ -39,9 +40,11 @@ struct gn_world_options {
 	 * one host: see gn_net_ifname_matches(). NULL: GANNET_SOCKET_IFNAME, else all. GN_ERR_USAGE when none matches. Not kept. */
 	const char *ifnames;
 	/* "HOST:PORT" where rank 0 listens and the others connect, with rank and size, for a program that knows them and asks no launcher;
-	 * NULL: of the launcher, as above. Not kept. */
+	 * HOST may be several addresses of rank 0 with commas between them, which are tried in turn. NULL: of the launcher, as above.
+	 * Not kept. */
 	const char *rendezvous;
 	int rank, size;
+	const struct gn_secret *secret; /* with a rendezvous: what its ranks authenticate by; NULL: the file of secret.h. Not kept */
 	/* The program goes on after a rank is lost, the same on all ranks: gn_world_destroy() then still waits for the other ranks,
 	 * so that rank 0 stays while they work; and PMIx is finalized once all ranks have joined, because Slurm's plugin kills a
 	 * step when a task that has not finalized dies. 0: it waits for nobody after a loss. */
@@ -59,6 +62,9 @@ enum gn_status gn_world_create(const struct gn_world_options *options, struct gn
 /* Collective over the ranks that are not lost, and blocking: announces the exit of this rank and waits for theirs. After a failure,
  * unless it is a loss with options.keep_going, it does not wait. */
 void gn_world_destroy(struct gn_world *w);
+
+/* From now on gn_world_destroy() waits for nobody after a loss, also with options.keep_going. Local. */
+void gn_world_wait_for_nobody(struct gn_world *w);
 
 int gn_world_rank(const struct gn_world *w);
 int gn_world_size(const struct gn_world *w);

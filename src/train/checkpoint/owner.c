@@ -93,9 +93,9 @@ static void sleep_one_beat(const volatile sig_atomic_t *stop)
 		nanosleep(&tenth, NULL);
 }
 
-/* Waits until the folder has no owner file of a run that is or may be alive. */
-static enum gn_status wait_until_free(const struct gn_owner *o, const volatile sig_atomic_t *stop, struct gn_log *log,
-				      struct gn_err *err)
+/* Waits until the folder has no owner file of a run that is or may be alive; predecessor's counts as dead. */
+static enum gn_status wait_until_free(const struct gn_owner *o, const char *predecessor, const volatile sig_atomic_t *stop,
+				      struct gn_log *log, struct gn_err *err)
 {
 	struct gn_owner_file first, now;
 	char other[256];
@@ -110,7 +110,7 @@ static enum gn_status wait_until_free(const struct gn_owner *o, const volatile s
 		status = gn_owner_file_age(&now, o->path, o->self.nonce, &age_s, err);
 		if (status)
 			return status;
-		verdict = judge(&now.who, &o->self, age_s);
+		verdict = predecessor && *predecessor && !strcmp(now.who.nonce, predecessor) ? DEAD : judge(&now.who, &o->self, age_s);
 		if (verdict == ALIVE || (looks && now.who.nonce[0] && is_same(&first, &now) &&
 					 !is_same_beat(&first, &now)))
 			return in_use(o, &now, age_s, err);
@@ -168,8 +168,8 @@ static enum gn_status start_beating(struct gn_owner *o, struct gn_err *err)
 	return GN_OK;
 }
 
-enum gn_status gn_owner_claim(const char *directory, const volatile sig_atomic_t *stop, struct gn_log *log, struct gn_owner **out,
-			      struct gn_err *err)
+enum gn_status gn_owner_claim_after(const char *directory, const char *predecessor, const volatile sig_atomic_t *stop, struct gn_log *log,
+				    struct gn_owner **out, struct gn_err *err)
 {
 	struct gn_owner *o = calloc(1, sizeof *o);
 	enum gn_status status;
@@ -183,7 +183,7 @@ enum gn_status gn_owner_claim(const char *directory, const volatile sig_atomic_t
 	if (!status)
 		status = gn_owner_identify(&o->self, err);
 	while (!status && (status = gn_owner_file_create(o->path, &o->self, &o->fd, err)) == GN_ERR_EXISTS)
-		status = wait_until_free(o, stop, log, err);
+		status = wait_until_free(o, predecessor, stop, log, err);
 	if (!status)
 		status = start_beating(o, err);
 	if (status)
@@ -191,6 +191,12 @@ enum gn_status gn_owner_claim(const char *directory, const volatile sig_atomic_t
 	else
 		*out = o;
 	return status;
+}
+
+enum gn_status gn_owner_claim(const char *directory, const volatile sig_atomic_t *stop, struct gn_log *log, struct gn_owner **out,
+			      struct gn_err *err)
+{
+	return gn_owner_claim_after(directory, NULL, stop, log, out, err);
 }
 
 const char *gn_owner_nonce(const struct gn_owner *o)

@@ -30,6 +30,10 @@ struct gn_owner;
  * was set while waiting. */
 enum gn_status gn_owner_claim(const char *directory, const volatile sig_atomic_t *stop, struct gn_log *log,
 			      struct gn_owner **out, struct gn_err *err);
+/* The same for a run that has agreed with its other processes that the one which owned the folder with this nonce, and may live on
+ * unreachable or stopped, is no longer part of it: takes over from that one without waiting. NULL or "": there was none. */
+enum gn_status gn_owner_claim_after(const char *directory, const char *predecessor, const volatile sig_atomic_t *stop, struct gn_log *log,
+				    struct gn_owner **out, struct gn_err *err);
 /* Makes the names of temporary files unique to this run. Borrowed. */
 const char *gn_owner_nonce(const struct gn_owner *o);
 /* Whether the folder still belongs to this run. A removed owner file is created again. GN_ERR_EXISTS names the new owner and this

@@ -103,6 +103,16 @@ static int asks_trace(const struct gn_train_options *o)
 	return o->trace != NULL;
 }
 
+static int asks_elastic(const struct gn_train_options *o)
+{
+	return o->elastic > 0;
+}
+
+static int asks_local_folder(const struct gn_train_options *o)
+{
+	return o->checkpoint_local != NULL;
+}
+
 /* Algorithms that only an allreduce has. */
 static int asks_allreduce(const struct gn_train_options *o)
 {
@@ -110,7 +120,7 @@ static int asks_allreduce(const struct gn_train_options *o)
 }
 
 enum { COMPRESS, DGC, LOCAL, SHARD, GPU, SHARED, ALLREDUCE, OTHER_THAN_SGD, LARGE_BATCH, NESTEROV, AVERAGE, SERVERS, ASYNC, CLIP, SYNC_BN,
-       HALVING, TRACE, CLASS_WEIGHTS };
+       HALVING, TRACE, CLASS_WEIGHTS, ELASTIC, LOCAL_FOLDER };
 static const struct gn_train_feature features[] = {
 	[COMPRESS] = {"--compress", "--compress topk:0.1", asks_compress},
 	[DGC] = {"--compress dgc:F", "--compress dgc:0.1", asks_dgc},
@@ -130,6 +140,8 @@ static const struct gn_train_feature features[] = {
 	[HALVING] = {"--halving", "--halving 2:2", asks_halving},
 	[TRACE] = {"--trace", "--trace t.json", asks_trace},
 	[CLASS_WEIGHTS] = {"--class-weights", "--class-weights balanced", asks_class_weights},
+	[ELASTIC] = {"--elastic", "--elastic 2", asks_elastic},
+	[LOCAL_FOLDER] = {"--checkpoint-local", "--checkpoint c --checkpoint-local l", asks_local_folder},
 };
 
 static const struct gn_train_conflict conflicts[] = {
@@ -155,6 +167,14 @@ static const struct gn_train_conflict conflicts[] = {
 	{&features[ASYNC], &features[SYNC_BN], "workers do not take their steps at the same time"},
 	{&features[ASYNC], &features[HALVING], "trials are compared at a step of all ranks, and each worker counts its own"},
 	{&features[ASYNC], &features[TRACE], "a trace is gathered from all ranks together, which one that is lost would stop"},
+	{&features[ELASTIC], &features[COMPRESS], "what a rank kept back of its gradients is lost with it"},
+	{&features[ELASTIC], &features[LOCAL], "what a rank trained since the last average is lost with it"},
+	{&features[ELASTIC], &features[SHARD], "a part of the optimizer state is lost with its rank"},
+	{&features[ELASTIC], &features[SERVERS], "a part of the parameters is lost with its server"},
+	{&features[ELASTIC], &features[GPU], "the state is kept in the host's memory only"},
+	{&features[ELASTIC], &features[HALVING], "trials are compared at steps that another number of ranks moves"},
+	{&features[ELASTIC], &features[TRACE], "a trace is of ranks that stay the same"},
+	{&features[ELASTIC], &features[LOCAL_FOLDER], "parts of checkpoints are lost with the node that has them"},
 };
 
 const struct gn_train_feature *gn_train_features(size_t *count)

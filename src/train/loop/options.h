@@ -16,6 +16,7 @@
 enum { GN_PATIENCE_MAX = 1000 };
 
 struct gn_server_client;
+struct gn_carried;
 
 /* What the option table of `gannet train` fills. Texts are borrowed. */
 struct gn_train_options {
@@ -87,6 +88,8 @@ struct gn_train_options {
 	const char *shard;	       /* one of GN_SHARD_CHOICES */
 	const char *update, *servers;  /* as gn_server_parse takes them */
 	struct gn_server_client *served; /* of a worker of parameter servers; NULL: there are none */
+	int64_t elastic;	       /* ranks with which the run goes on after losses; 0: it ends with the first loss */
+	struct gn_carried *carried;    /* with elastic: the state in memory; else NULL */
 	int any_order;		       /* bucket sizes that change the order of sums may be tried, too: bucket_autotune.h */
 	struct gn_world_options world;
 	unsigned char given[GN_TRAIN_OPTIONS_MAX]; /* for the command: which options were given */

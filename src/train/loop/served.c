@@ -33,7 +33,7 @@ int gn_train_keeps_going(const struct gn_train_options *o)
 {
 	struct gn_server_spec spec = gn_train_servers(o);
 
-	return !spec.is_shared && (spec.mode == GN_UPDATE_ASYNC || spec.mode == GN_UPDATE_SSP);
+	return o->elastic || (!spec.is_shared && (spec.mode == GN_UPDATE_ASYNC || spec.mode == GN_UPDATE_SSP));
 }
 
 int gn_train_workers(const struct gn_train_options *o, int ranks)

@@ -4,6 +4,7 @@
 #include "src/base/sha256.h"
 #include "src/base/text.h"
 #include "src/base/version.h"
+#include "src/train/loop/carried.h"
 #include "src/train/loop/class_weights.h"
 #include "src/train/loop/input.h"
 #include "src/train/model/weights.h"
@@ -270,7 +271,7 @@ static enum gn_status prepare(struct gn_session *s, struct gn_err *err)
 	if (!status)
 		status = make_schedule(s, err);
 	if (!status && s->options->log && gn_comm_rank(s->comm) == 0)
-		status = gn_metrics_log_open(s->options->log, s->log, &s->metrics.log, err);
+		status = gn_metrics_log_open(s->options->log, s->options->carried && s->options->carried->why, s->log, &s->metrics.log, err);
 	return status;
 }
 

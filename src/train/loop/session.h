@@ -129,6 +129,7 @@ struct gn_session {
 	double step_s;			 /* of it, less what it waited for data */
 	int skips_in_a_row;		 /* steps that updated nothing */
 	int unevaluated;		 /* an evaluation was due and left out because the run is to stop */
+	int is_within_step;		 /* since the present step was begun; one that failed stays so */
 	int failed_alone;		 /* this rank has an error that the others do not know of */
 };
 
@@ -150,6 +151,8 @@ enum gn_status gn_session_write_options(const struct gn_session *s, struct gn_er
 /* Collective. Initial values, or the state of a checkpoint, on all ranks' devices: rank 0 reads, all receive. *resumed: whether from a
  * checkpoint. */
 enum gn_status gn_session_restore(struct gn_session *s, int *resumed, struct gn_err *err);
+/* The host's copies of arrays laid out as parameters, from torch's order to that of the run. */
+void gn_session_take_layouts(struct gn_session *s);
 /* With --shard, session_shard.c; collective. For a checkpoint: slots in torch's order, of which this rank has a range, freed by the
  * caller; and the average, in the memory of the gradients. */
 void gn_session_set_range(const struct gn_session *s, struct gn_checkpoint_arrays *a);

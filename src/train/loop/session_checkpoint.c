@@ -1,4 +1,5 @@
 /* How a session's state is saved: the folder, when it is written, and what is told of it. */
+#include "src/train/loop/carried.h"
 #include "src/train/loop/session.h"
 
 #include "data/shard/manifest.h"
@@ -97,7 +98,8 @@ enum gn_status gn_session_claim(struct gn_session *s, const volatile sig_atomic_
 		if (!status)
 			status = make_folder(directory, s->log, err);
 		if (!status)
-			status = gn_owner_claim(directory, stop, s->log, &s->checkpoint.owner, err);
+			status = gn_owner_claim_after(directory, s->options->carried ? s->options->carried->owner : NULL, stop, s->log,
+						      &s->checkpoint.owner, err);
 		if (!status)
 			memcpy(s->checkpoint.nonce, gn_owner_nonce(s->checkpoint.owner), sizeof s->checkpoint.nonce);
 	}

@@ -1,5 +1,6 @@
 /* Where a run begins: initial values or a checkpoint. */
 #include "src/train/loop/session.h"
+#include "src/train/loop/carried.h"
 
 #include "data/sample/augment.h"
 #include "src/base/clock.h"
@@ -259,8 +260,7 @@ static enum gn_status read_state(struct gn_session *s, struct origin *from, stru
 	return GN_OK;
 }
 
-/* The host's copies of arrays laid out as parameters, from torch's order to that of the run. */
-static void take_layouts(struct gn_session *s)
+void gn_session_take_layouts(struct gn_session *s)
 {
 	struct gn_weight_layouts *layouts = s->replica.layouts;
 	struct gn_compress_state kept = {.count = 0};
@@ -357,8 +357,12 @@ enum gn_status gn_session_restore(struct gn_session *s, int *resumed, struct gn_
 	size_t params = gn_model_param_elements(s->model) * sizeof(float);
 	size_t buffers = gn_model_buffer_elements(s->model) * sizeof(float);
 	struct origin shared = {.state = {.seed = (uint64_t)s->options->seed}};
-	enum gn_status status = GN_OK;
+	int is_carried = 0;
+	enum gn_status status = s->options->carried ? gn_carried_give(s->options->carried, s, &is_carried, err) : GN_OK;
 
+	*resumed = is_carried;
+	if (status || is_carried)
+		return status;
 	if (s->checkpoint.local && !strcmp(s->options->resume, "auto"))
 		status = gn_session_recover_local(s, err);
 	if (status)
@@ -380,7 +384,7 @@ enum gn_status gn_session_restore(struct gn_session *s, int *resumed, struct gn_
 		status = gn_replica_compress_from(&s->replica, shared.state.step, shared.state.epoch, err);
 	if (status)
 		return status;
-	take_layouts(s);
+	gn_session_take_layouts(s);
 	if (s->replica.shard)
 		status = restore_shard(s, &shared, err);
 	if (!status)

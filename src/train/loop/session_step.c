@@ -134,7 +134,9 @@ enum gn_status gn_session_step(struct gn_session *s, const volatile sig_atomic_t
 	if (s->replica.compressor)
 		gn_compressor_begin(s->replica.compressor, s->state.step, s->state.epoch);
 	s->replica.local.is_active = s->replica.local.every > 1 && s->state.epoch >= s->replica.local.from_epoch;
+	s->is_within_step = 1;
 	status = gn_session_alone(s, gn_step_run(&s->replica, &step, sums, &s->last, err));
+	s->is_within_step = status != GN_OK;
 	if (!status)
 		status = gn_session_note_losses(s, err);
 	if (!status)
@@ -205,7 +207,7 @@ enum gn_status gn_session_begin_autotune(struct gn_session *s, uint64_t steps_le
 	enum gn_status status;
 
 	gn_session_begin_compression(s, steps_left);
-	status = gn_replica_sums_on_gpus(&s->replica) || s->compress.method || s->replica.local.every > 1 || s->replica.shard || s->options->served ?
+	status = gn_replica_sums_on_gpus(&s->replica) || s->compress.method || s->replica.local.every > 1 || s->replica.shard || s->options->served || s->options->elastic ?
 			 GN_OK : begin_autotune(s, steps_left, err);
 
 	if (!status)

@@ -6,6 +6,7 @@
 #include "src/base/text.h"
 #include "src/base/version.h"
 #include "src/train/plan/device.h"
+#include "src/train/loop/carried.h"
 #include "src/train/loop/session.h"
 #include "src/train/metrics/scaling_report.h"
 #include "src/train/loop/step.h"
@@ -328,6 +329,10 @@ static enum gn_status log_start(struct gn_session *s, int resumed, struct gn_err
 		gn_json_int(j, "ranks", s->workers);
 		gn_json_int(j, "nodes", gn_world_nodes(gn_comm_world(s->comm)));
 		gn_json_uint(j, "global_batch", s->schedule.global_batch);
+		if (s->options->carried && s->options->carried->why) {
+			gn_json_uint(j, "world", s->options->carried->world);
+			gn_json_string(j, "after", s->options->carried->why);
+		}
 		gn_json_uint(j, "images", gn_dataset_count(s->data.train));
 		gn_json_uint(j, "parameters", gn_model_param_elements(s->model));
 		gn_json_uint(j, "buckets", gn_reducer_buckets(s->replica.reducer));
@@ -455,6 +460,17 @@ static enum gn_status begin(struct gn_session *s, struct gn_err *err)
 	return GN_OK;
 }
 
+/* For the ranks that are left. Returns the loss. */
+static enum gn_status keep_state(struct gn_session *s, struct gn_err *err)
+{
+	struct gn_err why;
+	enum gn_status status = gn_carried_take(s->options->carried, s, &why);
+
+	if (status)
+		*err = why;
+	return status ? status : GN_ERR_PEER_LOST;
+}
+
 enum gn_status gn_train_run(const struct gn_train_options *options, const char *agreed_text,
 			    const volatile sig_atomic_t *stop, struct gn_comm *comm, struct gn_log *log, int *told,
 			    struct gn_err *err)
@@ -481,6 +497,12 @@ enum gn_status gn_train_run(const struct gn_train_options *options, const char *
 		status = gn_err_set(err, GN_ERR_STOPPED, "stopped on request after step %" PRIu64 "%s", s->state.step,
 				    options->checkpoint ? "; go on with --resume auto" : "; without --checkpoint nothing is "
 				    "kept");
+	if (status == GN_ERR_PEER_LOST && options->carried && !s->failed_alone) {
+		status = is_in_log ? keep_state(s, err) : status;
+		gn_session_destroy(s);
+		*told = 0;
+		return status;
+	}
 	*told = is_told(log, comm, !s->failed_alone && !gn_agree_is_over(comm, status), status, err);
 	if (s->failed_alone)
 		gn_world_abort(gn_comm_world(comm), err->text);

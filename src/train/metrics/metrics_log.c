@@ -67,14 +67,14 @@ static int open_log(const char *path, struct gn_err *err)
 #define LOCK_TRIES 30
 
 /* Lines of two runs in one file would be read as one run's. A file system without locks has none; standard output is anybody's. */
-static enum gn_status lock_log(const struct gn_metrics_log *log, struct gn_err *err)
+static enum gn_status lock_log(const struct gn_metrics_log *log, int tries, struct gn_err *err)
 {
 	const struct timespec pause = {0, 100000000};
 	struct stat info;
 
 	if (!strcmp(log->path, "-") || fstat(log->fd, &info) || !S_ISREG(info.st_mode))
 		return GN_OK;
-	for (int i = 0; i < LOCK_TRIES; i++) {
+	for (int i = 0; i < tries; i++) {
 		if (!flock(log->fd, LOCK_EX | LOCK_NB) || errno != EWOULDBLOCK)
 			return GN_OK;
 		nanosleep(&pause, NULL);
@@ -82,7 +82,7 @@ static enum gn_status lock_log(const struct gn_metrics_log *log, struct gn_err *
 	return gn_err_set(err, GN_ERR_USAGE, "another run is writing the log %s: name another file, or end that run", log->path);
 }
 
-enum gn_status gn_metrics_log_open(const char *path, struct gn_log *warnings, struct gn_metrics_log **out, struct gn_err *err)
+enum gn_status gn_metrics_log_open(const char *path, int goes_on, struct gn_log *warnings, struct gn_metrics_log **out, struct gn_err *err)
 {
 	struct gn_metrics_log *log = calloc(1, sizeof *log);
 	enum gn_status status;
@@ -102,7 +102,9 @@ enum gn_status gn_metrics_log_open(const char *path, struct gn_log *warnings, st
 	}
 	gn_json_init(&log->json);
 	log->log = warnings;
-	status = lock_log(log, err);
+	status = lock_log(log, goes_on ? 1 : LOCK_TRIES, err);
+	if (status && goes_on)
+		status = GN_OK;
 	if (!status)
 		status = end_torn_line(log, err);
 	if (status)

@@ -38,8 +38,9 @@
 struct gn_metrics_log;
 
 /* Opens path for appending, and locks it (flock) until it is closed, where the file system has locks: GN_ERR_USAGE when another run
- * has it for three more seconds. "-" is standard output. warnings is borrowed and may be NULL. */
-enum gn_status gn_metrics_log_open(const char *path, struct gn_log *warnings, struct gn_metrics_log **out, struct gn_err *err);
+ * has it for three more seconds. "-" is standard output. warnings is borrowed and may be NULL. goes_on:
+ * the one that has it is a process of this run which is known to be out of it, stopped perhaps: without a lock, then. */
+enum gn_status gn_metrics_log_open(const char *path, int goes_on, struct gn_log *warnings, struct gn_metrics_log **out, struct gn_err *err);
 void gn_metrics_log_close(struct gn_metrics_log *log);
 /* Whether the log at path (NULL: no log) has an evaluation of this step since its last "start". 0 for a file that cannot be read
  * and for standard output. */

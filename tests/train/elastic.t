@@ -1,0 +1,79 @@
+#!/bin/bash
+# train --elastic under gannet launch: whichever rank is killed or stopped, the others go on, with the bits of a run that is stopped and
+# started again with as many ranks.
+set -u
+# shellcheck source=tests/transport/common.sh
+. "$GN_SOURCE/tests/transport/common.sh"
+jsonl=$GN_SOURCE/tests/cmd/jsonl
+export UCX_WARN_UNUSED_ENV_VARS=n GANNET_LOG=warn OMP_NUM_THREADS=1
+
+check 'digits are packed' "$gannet" pack --out "$scratch/train" "$GN_SOURCE/data/digits/digits-train.tar.xz"
+train=(train --data "$scratch/train" --model lenet --lr 0.02 --batch 16 --threads 1 --loader-threads 1 --schedule constant --log-every 5)
+# begin NAME RANKS OPTION...: until the log has 2 lines. Each rank's code will be in NAME.RANK.code
+begin() {
+	local name=$1 ranks=$2
+	# shellcheck disable=SC2016
+	timeout -k 5 60 "$gannet" launch -n "$ranks" --keep-going -- sh -c 'run=$1; shift; "$@" &
+		echo $! >"$run.$PMIX_RANK.pid"; wait $!; code=$?; echo $code >"$run.$PMIX_RANK.code"; exit $code' sh "$scratch/$name" \
+		"$gannet" "${train[@]}" --log "$scratch/$name.jsonl" "${@:3}" 2>"$scratch/$name.err" &
+	launcher=$!
+	await_line 40 2 '"event": "step"' "$scratch/$name.jsonl"
+}
+send() { kill -"$1" "$(cat "$scratch/$2.$3.pid")"; }
+kills() { # NAME RANKS VICTIM OPTION...
+	begin "$1" "$2" "${@:4}" || return 1
+	send KILL "$1" "$3"
+	wait "$launcher"
+	true
+}
+codes() { # NAME RANKS
+	for ((r = 0; r < $2; r++)); do cat "$scratch/$1.$r.code"; done | tr '\n' ' '
+}
+field() { "$jsonl" "$scratch/$1.jsonl" "${@:2}"; }
+same_bits() { # NAME: as a run of 4 that ends where the rank was lost, and one of 3 that goes on there
+	local step
+	step=$(field "$1" resume step)
+	timeout -k 5 60 "$gannet" launch -n 4 -- "$gannet" "${train[@]}" --steps "$step" --ema 0.99 --checkpoint "$scratch/$1.stopped" &&
+		timeout -k 5 60 "$gannet" launch -n 3 -- "$gannet" "${train[@]}" --steps 50 --ema 0.99 --resume "$scratch/$1.stopped" \
+			--log "$scratch/$1.again.jsonl" || return 1
+	echo "$step: $(field "$1" end params_sha256) $(field "$1.again" end params_sha256)"
+	[[ $(field "$1" end params_sha256) = "$(field "$1.again" end params_sha256)" ]]
+}
+
+for victim in 0 2; do
+	check "rank $victim is killed" kills "kill$victim" 4 $victim --steps 50 --ema 0.99 --elastic 2 --checkpoint "$scratch/kill$victim"
+	check 'the others end well' test "$(codes "kill$victim" 4 | sed 's/137/K/')" = "$([[ $victim = 0 ]] && echo 'K 0 0 0 ' || echo '0 0 K 0 ')"
+	check 'at the last step' test "$(field "kill$victim" end step)" = 50
+	check 'the log says how many they are' test "$(field "kill$victim" resume ranks global_batch world)" = '3 48 2'
+	check 'and why' grep -q "\"after\": \"rank $victim on $(uname -n) is lost: " "$scratch/kill$victim.jsonl"
+	check 'no sample is left out' test "$(field "kill$victim" resume sample)" = $((64 * $(field "kill$victim" resume step)))
+	check 'the last checkpoint is there' "$gannet" info "$scratch/kill$victim"
+	check 'bits are those of a stop and a start' same_bits "kill$victim"
+done
+check 'a report is drawn' "$gannet" report "$scratch/kill0.jsonl" --out "$scratch/report"
+
+begin stop 4 --steps 50 --elastic 2 --heartbeat-timeout 2 --checkpoint "$scratch/stop"
+check 'a run begins, and rank 0, which has log and checkpoints, is stopped' test $? = 0
+send STOP stop 0
+check 'the others go on to the end without it' await_line 40 1 '"event": "end"' "$scratch/stop.jsonl"
+send CONT stop 0
+wait "$launcher"
+check 'it ends with code 4 when it wakes up' test "$(codes stop 4)" = '4 0 0 0 '
+check 'and leaves the log alone' test "$(tail -1 "$scratch/stop.jsonl" | grep -c '"event": "end"')" = 1
+
+begin twice 4 --steps 200 --elastic 2
+check 'a run begins, and one rank after the other is killed' test $? = 0
+send KILL twice 3
+check 'three go on' await_line 40 1 '"event": "resume"' "$scratch/twice.jsonl"
+send KILL twice 0
+wait "$launcher"
+check 'two go on' test "$(field twice resume ranks | tr '\n' ' ')" = '3 2 '
+check 'to the end' test "$(codes twice 4)" = '137 0 0 137 '
+
+check 'fewer than --elastic asks for' kills few 4 1 --steps 10000 --elastic 4
+check 'end with code 4' test "$(codes few 4)" = '4 137 4 4 '
+check 'which says so' grep -q 'fewer ranks are left than the 4 that this run needs' "$scratch/few.err"
+check 'half of the ranks' kills half 2 1 --steps 10000 --elastic 1
+check 'end, for the other half might go on' test "$(codes half 2)" = '4 137 '
+check 'which says so' grep -q '1 of 2 ranks of the last world answer, and more than half of them must be left' "$scratch/half.err"
+finish

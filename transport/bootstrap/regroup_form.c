@@ -1,0 +1,367 @@
+/* How a new world is agreed on and made. */
+#include "transport/bootstrap/regroup_internal.h"
+
+#include "src/base/clock.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* A rank whose turn it is not waits so long for each rank before it. */
+#define TURN_NS 2000000000u
+#define PAUSE_NS 5000000
+/* The most that ranks may take to join a new world: they all wait for it. */
+#define JOIN_MAX_S 20.0
+enum { WORLDS_MAX = 16, TURNS_MAX = 4 };
+
+/* An attempt to end an epoch. */
+struct attempt {
+	struct gn_regroup *g;
+	const struct gn_world *world; /* of that epoch, NULL: it never was */
+	struct gn_roster ends;
+	uint64_t ballot, began_ns, until_ns;
+	uint64_t silent_ns;  /* how long a rank may answer nothing */
+	int asks_all;	     /* also those that are lost */
+	uint32_t promised, accepted, dead;
+	uint64_t best;	     /* ballot of the proposal */
+	struct gn_roster proposal;
+	char granted[GN_MEMBERS_MAX];
+};
+
+static void pause_shortly(void)
+{
+	const struct timespec t = {0, PAUSE_NS};
+
+	nanosleep(&t, NULL);
+}
+
+static int is_decided(struct gn_regroup *g)
+{
+	int decided;
+
+	pthread_mutex_lock(&g->lock);
+	decided = g->acceptor.current.epoch > g->epoch;
+	pthread_mutex_unlock(&g->lock);
+	return decided;
+}
+
+/* A later epoch is known to somebody else. */
+static void take_newer(struct gn_regroup *g, const struct gn_roster *newer)
+{
+	pthread_mutex_lock(&g->lock);
+	gn_acceptor_decide(&g->acceptor, newer);
+	pthread_mutex_unlock(&g->lock);
+}
+
+/* --- to agree --- */
+
+static void note_promise(struct attempt *t, uint32_t member, const struct gn_regroup_answer *a)
+{
+	if (a->promised > t->g->highest)
+		t->g->highest = a->promised;
+	if (a->result == GN_MEMBERSHIP_NEWER)
+		take_newer(t->g, &a->roster);
+	if (a->result != GN_MEMBERSHIP_GRANTED)
+		return;
+	t->granted[member] = a->leaves ? 2 : 1;
+	t->promised++;
+	if (a->accepted > t->best) {
+		t->best = a->accepted;
+		t->proposal = a->roster;
+	}
+}
+
+/* Asks until the member has answered or is lost: one that computes has not found the loss yet. */
+static void prepare(struct attempt *t, uint32_t member, const struct gn_regroup_request *q, struct gn_regroup_answer *a)
+{
+	const struct gn_world *w = t->world;
+	enum gn_regroup_reply reply;
+
+	for (;;) {
+		if (w && !t->asks_all && gn_world_is_lost(w, (int)member))
+			return;
+		reply = gn_regroup_ask(t->g, t->ends.ids[member], q, a);
+		t->dead += reply == GN_REGROUP_DEAD;
+		if (reply == GN_REGROUP_DEAD || is_decided(t->g) || gn_clock_ns() >= t->until_ns)
+			return;
+		if (reply == GN_REGROUP_ANSWERED && !a->busy)
+			break;
+		if (reply == GN_REGROUP_SILENT && gn_clock_ns() >= t->began_ns + t->silent_ns)
+			return;
+		pause_shortly();
+	}
+	note_promise(t, member, a);
+}
+
+static enum gn_status propose_own(struct attempt *t, struct gn_err *err)
+{
+	struct gn_secret random;
+	enum gn_status status = gn_secret_random(&random, err);
+
+	t->proposal = (struct gn_roster){.epoch = t->ends.epoch + 1};
+	memcpy(&t->proposal.key, random.bytes, sizeof t->proposal.key);
+	t->proposal.key |= 1;
+	for (uint32_t m = 0; m < t->ends.count; m++)
+		if (t->granted[m] == 1)
+			t->proposal.ids[t->proposal.count++] = t->ends.ids[m];
+	/* a world of nobody: all learn at once that the run ends */
+	if (t->proposal.count < (uint32_t)t->g->least)
+		t->proposal.count = 0;
+	return status;
+}
+
+/* Tells those that have promised; counts who has taken it. */
+static uint32_t tell(struct attempt *t, enum gn_regroup_what what, struct gn_regroup_request *q, struct gn_regroup_answer *a)
+{
+	uint32_t taken = 0;
+
+	*q = (struct gn_regroup_request){.what = what, .epoch = t->proposal.epoch, .ballot = t->ballot, .roster = t->proposal};
+	for (uint32_t m = 0; m < t->ends.count; m++)
+		if (t->granted[m] && gn_regroup_ask(t->g, t->ends.ids[m], q, a) == GN_REGROUP_ANSWERED)
+			taken += a->result == GN_MEMBERSHIP_GRANTED;
+	return taken;
+}
+
+static enum gn_status too_few(uint32_t promised, uint32_t ranks, struct gn_err *err)
+{
+	return gn_err_set(err, GN_ERR_PEER_LOST, "%u of %u ranks of the last world answer, and more than half of them must be left", promised, ranks);
+}
+
+static enum gn_status run_attempt(struct attempt *t, struct gn_regroup_request *q, struct gn_regroup_answer *a, struct gn_err *err)
+{
+	enum gn_status status = GN_OK;
+
+	*q = (struct gn_regroup_request){.what = GN_REGROUP_PREPARE, .epoch = t->ends.epoch, .ballot = t->ballot};
+	for (uint32_t m = 0; m < t->ends.count && !is_decided(t->g); m++)
+		prepare(t, m, q, a);
+	if (is_decided(t->g))
+		return GN_OK;
+	if (2 * (t->ends.count - t->dead) <= t->ends.count)
+		return too_few(t->promised, t->ends.count, err);
+	/* ranks that promise without being a majority have decided nothing: the next attempt asks again */
+	if (gn_membership_quorum(&t->ends, t->promised, t->promised) <= 0)
+		return GN_OK;
+	if (!t->best)
+		status = propose_own(t, err);
+	if (status)
+		return status;
+	t->accepted = tell(t, GN_REGROUP_ACCEPT, q, a);
+	if (gn_membership_quorum(&t->ends, t->promised, t->accepted) > 0)
+		tell(t, GN_REGROUP_DECIDE, q, a);
+	return GN_OK;
+}
+
+static enum gn_status attempt(struct gn_regroup *g, const struct gn_world *w, uint64_t began_ns, uint64_t until_ns, int number,
+			      uint32_t *promised, uint32_t *ranks, struct gn_err *err)
+{
+	struct attempt *t = calloc(1, sizeof *t);
+	struct gn_regroup_request *q = malloc(sizeof *q);
+	struct gn_regroup_answer *a = malloc(sizeof *a);
+	enum gn_status status = GN_ERR_NO_MEMORY;
+
+	if (t && q && a) {
+		*t = (struct attempt){.g = g, .world = w, .began_ns = began_ns, .until_ns = until_ns, .asks_all = number > 0,
+				      .silent_ns = w ? (uint64_t)gn_world_silent_after_ms(w) * 1000000 : TURN_NS};
+		pthread_mutex_lock(&g->lock);
+		t->ends = g->acceptor.current;
+		if (g->acceptor.promised > g->highest)
+			g->highest = g->acceptor.promised;
+		pthread_mutex_unlock(&g->lock);
+		t->ballot = g->highest = gn_membership_ballot(g->highest, gn_roster_rank(&t->ends, g->id));
+		status = t->ends.epoch > g->epoch ? GN_OK : run_attempt(t, q, a, err);
+		*promised = t->promised;
+		*ranks = t->ends.count;
+	} else {
+		gn_err_set(err, status, "no memory to agree on the ranks that are left");
+	}
+	free(t);
+	free(q);
+	free(a);
+	return status;
+}
+
+/* Ranks before this one that may be about to propose. */
+static int turn(struct gn_regroup *g, const struct gn_world *w)
+{
+	int before = 0, rank;
+
+	pthread_mutex_lock(&g->lock);
+	rank = gn_roster_rank(&g->acceptor.current, g->id);
+	pthread_mutex_unlock(&g->lock);
+	for (int r = 0; r < rank; r++)
+		before += !w || !gn_world_is_lost(w, r);
+	return before < TURNS_MAX ? before : TURNS_MAX;
+}
+
+/* Waits for a decision. */
+static void await_decision(struct gn_regroup *g, uint64_t wait_ns)
+{
+	uint64_t until = gn_clock_ns() + wait_ns;
+
+	while (gn_clock_ns() < until && !is_decided(g))
+		pause_shortly();
+}
+
+static enum gn_status agree(struct gn_regroup *g, const struct gn_world *w, uint64_t until_ns, struct gn_err *err)
+{
+	uint64_t began = gn_clock_ns();
+	uint32_t promised = 0, ranks = 0;
+	enum gn_status status = GN_OK;
+
+	await_decision(g, (uint64_t)turn(g, w) * TURN_NS);
+	for (int number = 0; !status && !is_decided(g); number++) {
+		uint64_t silent = w ? (uint64_t)gn_world_silent_after_ms(w) * 1000000 : TURN_NS;
+
+		status = attempt(g, w, began, until_ns, number, &promised, &ranks, err);
+		if (status || is_decided(g))
+			break;
+		/* others that are left have answered by now, or will not */
+		if (gn_clock_ns() > until_ns || (number > 2 && gn_clock_ns() > began + silent + 5 * TURN_NS))
+			status = too_few(promised, ranks, err);
+		await_decision(g, (uint64_t)(1 + g->id % 7) * 20 * PAUSE_NS);
+	}
+	return status;
+}
+
+/* --- to meet --- */
+
+/* A port that is free now. */
+static enum gn_status find_port(struct gn_regroup *g, struct gn_err *err)
+{
+	int port = 0, fd;
+	enum gn_status status = gn_net_listen(NULL, &port, &fd, err);
+
+	if (status)
+		return status;
+	close(fd);
+	pthread_mutex_lock(&g->lock);
+	g->port = port;
+	g->port_epoch = g->epoch;
+	pthread_mutex_unlock(&g->lock);
+	return GN_OK;
+}
+
+/* Asks rank 0 for its port. */
+static enum gn_status ask_port(struct gn_regroup *g, uint64_t id, int *port, struct gn_err *err)
+{
+	struct gn_regroup_request *q = calloc(1, sizeof *q);
+	struct gn_regroup_answer *a = calloc(1, sizeof *a);
+	uint64_t until = gn_clock_ns() + (uint64_t)(JOIN_MAX_S * 1e9);
+	enum gn_status status = q && a ? GN_OK : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a message");
+
+	*port = 0;
+	while (!status && !*port) {
+		enum gn_regroup_reply reply;
+
+		q->what = GN_REGROUP_WHERE;
+		q->epoch = g->epoch;
+		reply = gn_regroup_ask(g, id, q, a);
+		if (reply == GN_REGROUP_ANSWERED && a->port)
+			*port = a->port;
+		else if (reply == GN_REGROUP_DEAD || a->result == GN_MEMBERSHIP_NEWER || gn_clock_ns() > until)
+			status = gn_err_set(err, GN_ERR_PEER_LOST, "the new world's rank 0 does not answer");
+		else
+			pause_shortly();
+	}
+	free(q);
+	free(a);
+	return status;
+}
+
+static void write_rendezvous(const struct gn_regroup_contact *c, int port, char text[256])
+{
+	size_t len = 0;
+
+	if (c->same_host)
+		len = (size_t)snprintf(text, 256, GN_NET_LOOPBACK);
+	for (uint32_t i = 0; i < c->addresses.count && !c->same_host; i++)
+		if (len + strlen(c->addresses.text[i]) < 240)
+			len += (size_t)snprintf(text + len, 256 - len, "%s%s", len ? "," : "", c->addresses.text[i]);
+	snprintf(text + len, 256 - len, ":%d", port);
+}
+
+/* The world of the present epoch. */
+static enum gn_status meet(struct gn_regroup *g, const struct gn_roster *roster, const struct gn_world_options *how, struct gn_world **world,
+			   struct gn_err *err)
+{
+	struct gn_world_options o = *how;
+	struct gn_secret secret;
+	char rendezvous[256];
+	int port = 0;
+	enum gn_status status = gn_secret_derive(&g->secret, "gannet epoch", &roster->key, sizeof roster->key, &secret, err);
+
+	o.rank = gn_roster_rank(roster, g->id);
+	o.size = (int)roster->count;
+	if (!status)
+		status = o.rank ? ask_port(g, roster->ids[0], &port, err) : find_port(g, err);
+	if (status)
+		return status;
+	write_rendezvous(&g->contacts[roster->ids[0]], o.rank ? port : g->port, rendezvous);
+	o.rendezvous = rendezvous;
+	o.secret = &secret;
+	o.keep_going = 0;
+	if (!(o.limits.join_s > 0) || o.limits.join_s > JOIN_MAX_S)
+		o.limits.join_s = JOIN_MAX_S;
+	status = gn_world_create(&o, g->log, world, err);
+	gn_secret_wipe(&secret);
+	return status;
+}
+
+/* The new world stands, unless it has been given up by others meanwhile, with the promise of this process. */
+static int settle(struct gn_regroup *g)
+{
+	int stands;
+
+	pthread_mutex_lock(&g->lock);
+	stands = g->acceptor.current.epoch == g->epoch && !g->acceptor.promised;
+	if (stands)
+		g->ready = 0;
+	pthread_mutex_unlock(&g->lock);
+	return stands;
+}
+
+static enum gn_status enter(struct gn_regroup *g, struct gn_roster *roster, struct gn_err *err)
+{
+	pthread_mutex_lock(&g->lock);
+	*roster = g->acceptor.current;
+	pthread_mutex_unlock(&g->lock);
+	g->epoch = roster->epoch;
+	if (!roster->count)
+		return gn_err_set(err, GN_ERR_PEER_LOST, "fewer ranks are left than the %d that this run needs", g->least);
+	if (gn_roster_rank(roster, g->id) < 0)
+		return gn_err_set(err, GN_ERR_PEER_LOST, "this rank was taken for lost: %u others have gone on without it, in world %" PRIu64
+				  " of this run", roster->count, roster->epoch);
+	return GN_OK;
+}
+
+enum gn_status gn_regroup_form(struct gn_regroup *g, const struct gn_world_options *how, int limit_ms, struct gn_world **world,
+			       struct gn_err *err)
+{
+	const uint64_t until = gn_clock_ns() + (uint64_t)limit_ms * 1000000;
+	struct gn_roster roster;
+	enum gn_status status;
+
+	pthread_mutex_lock(&g->lock);
+	g->ready = 1;
+	pthread_mutex_unlock(&g->lock);
+	for (int i = 0;; i++) {
+		status = agree(g, *world, until, err);
+		/* the heartbeat of the old world was of use until here */
+		gn_world_destroy(*world);
+		*world = NULL;
+		if (!status)
+			status = enter(g, &roster, err);
+		if (status)
+			return status;
+		status = meet(g, &roster, how, world, err);
+		if (!status && settle(g))
+			return GN_OK;
+		if (status && (status == GN_ERR_NO_MEMORY || i >= WORLDS_MAX))
+			return status;
+		gn_log_warn(g->log, "another rank was lost before the new world stood: %s", status ? err->text : "it was given up");
+	}
+}
