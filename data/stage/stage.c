@@ -27,6 +27,7 @@ struct stage {
 	const struct gn_stage_options *options;
 	struct gn_manifest manifest;
 	unsigned char *right; /* [shard_count] 1: present with the right digest */
+	int begun;	      /* what lies in the target was staged before */
 	struct gn_thread_pool *pool;
 	struct gn_stage_result result;
 	pthread_mutex_t lock;
@@ -95,7 +96,13 @@ static int digest_is_right(const char *path, const struct stat *info, const stru
 	       !strcmp(hex, m->sha256);
 }
 
-/* Digests an existing shard. Removes it if the digest is wrong (its space is needed) or another user could change it later. */
+static enum gn_status refuse_other(const char *path, struct gn_err *err)
+{
+	return gn_err_set(err, GN_ERR_EXISTS, "%s exists and was not staged by gannet: choose another folder, or move it away", path);
+}
+
+/* Digests an existing shard. Removes it if the digest is wrong (its space is needed) or another user could change it later, and a stage
+ * has put it there. */
 static void run_check(void *argument)
 {
 	struct shard_job *job = argument;
@@ -108,7 +115,10 @@ static void run_check(void *argument)
 	if (!gn_path_join(path, sizeof path, s->options->to, m->file, &err) && !lstat(path, &info)) {
 		if (gn_stage_is_own_file(&info) && digest_is_right(path, &info, m))
 			s->right[job->shard] = 1;
-		else if (unlink(path)) {
+		else if (!s->begun && info.st_uid == geteuid()) {
+			refuse_other(path, &err);
+			fail(s, &err);
+		} else if (unlink(path)) {
 			gn_err_errno(&err, errno, "cannot remove the damaged %s", path);
 			fail(s, &err);
 		}
@@ -196,8 +206,13 @@ static enum gn_status remove_manifest(struct stage *s, struct gn_err *err)
 	struct gn_manifest old;
 	char path[PATH_MAX];
 	enum gn_status status = gn_path_join(path, sizeof path, to, GN_MANIFEST_NAME, err);
-	int known = !gn_manifest_load(to, &old, NULL);
+	int known = !gn_manifest_load(to, &old, NULL), other = known && strcmp(old.digest, s->manifest.digest) != 0;
 
+	if (!status && other && !s->begun)
+		status = refuse_other(path, err);
+	if (!status && other)
+		gn_log_warn(s->options->log, "%s held another dataset (%u shards, digest %.12s), which is replaced by that of %s (%u shards, "
+			    "digest %.12s)", to, old.shard_count, old.digest, s->options->from, s->manifest.shard_count, s->manifest.digest);
 	if (!status && unlink(path) && errno != ENOENT)
 		status = gn_err_errno(err, errno, "cannot remove %s", path);
 	for (uint32_t i = 0; known && !status && i < old.shard_count; i++) {
@@ -351,11 +366,14 @@ static enum gn_status make_own_folder(const char *to, struct gn_err *err)
 static enum gn_status fill_own(struct stage *s, struct gn_err *err)
 {
 	enum gn_status status;
+	char path[PATH_MAX];
 	int lock = -1, tries = 0;
 
 	/* gannet stage --remove may remove the folder before the lock is taken */
 	do {
-		status = make_own_folder(s->options->to, err);
+		status = gn_stage_marker_check_target(s->options->to, &s->begun, err);
+		if (!status)
+			status = make_own_folder(s->options->to, err);
 		if (!status)
 			status = check_folders(s->options, err);
 		if (!status)
@@ -363,6 +381,9 @@ static enum gn_status fill_own(struct stage *s, struct gn_err *err)
 	} while (status == GN_ERR_NOT_FOUND && ++tries < FOLDER_TRIES);
 	if (!status)
 		status = fill(s, err);
+	/* the lock would say the next time that a dataset was staged here */
+	if (status == GN_ERR_EXISTS && !s->begun && !gn_path_join(path, sizeof path, s->options->to, GN_STAGE_LOCK_NAME, NULL))
+		unlink(path);
 	if (lock >= 0)
 		close(lock);
 	return status;

@@ -46,6 +46,20 @@ check 'rightly' alike other to
 expect 0 '"copied": 4,' 'also by one of fewer shards' stage from to
 check 'rightly' alike from to
 
+mkdir mine mine/shard-00001.h5 && echo important >mine/shard-00000.h5 && echo text >mine/notes
+for i in 1 2; do
+	expect 1 'mine/shard-0000[01].h5 exists and was not staged by gannet' "leaves files of others alone ($i)" stage from mine
+	check "which are there ($i)" test "$(cat mine/shard-00000.h5 mine/notes)" = "$(printf 'important\ntext')"
+done
+cp -r other mine/other
+expect 1 'mine/other/.* exists and was not staged' 'and a dataset that was packed there' stage from mine/other
+check 'which is whole' "$gannet" verify mine/other
+expect 0 '"copied": 8,' 'another dataset' stage other mine/staged
+expect 0 'mine/staged held another dataset .8 shards.*replaced by that of from .4 shards' 'is replaced with a word' stage from mine/staged
+mkdir leaves && echo text >leaves/leaf
+expect 0 '' 'a tree' stage leaves mine/tree
+expect 1 'is a copy of a tree' 'which a dataset does not go into' stage from mine/tree
+
 for i in 1 2 3 4; do
 	stage from crowd >"crowd.$i" 2>&1 &
 	eval "pid$i=\$!"
