@@ -7,7 +7,12 @@ gannet=$GN_BUILD/gannet
 "$gannet" stage --from http:// --to x 2>&1 | grep -q 'without libcurl' && { echo "1..0 # SKIP built without libcurl"; exit 0; }
 nginx=$(PATH=$PATH:/usr/sbin command -v nginx) || { echo "1..0 # SKIP no nginx: apt-get install nginx-light"; exit 0; }
 dir=$(mktemp -d "${TMPDIR:-/tmp}/gannet-fetch.XXXXXX")
-stop_server() { [[ ! -s $dir/nginx.pid ]] || kill "$(cat "$dir/nginx.pid")" 2>/dev/null; }
+stop_server() {
+	local pid
+	for pid in "$dir/nginx.pid" "$dir/date.pid"; do
+		[[ ! -s $pid ]] || kill "$(cat "$pid")" 2>/dev/null
+	done
+}
 trap 'stop_server; rm -rf "$dir"' EXIT
 trap 'exit 1' INT TERM HUP
 
@@ -19,9 +24,9 @@ sum=$(sha256sum "$dir/www/file" | cut -c 1-64)
 openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=authority -keyout "$dir/ca.key" -out "$dir/ca.pem" 2>/dev/null
 openssl req -newkey rsa:2048 -nodes -subj /CN=127.0.0.1 -keyout "$dir/key.pem" -out "$dir/request" 2>/dev/null
 openssl x509 -req -in "$dir/request" -CA "$dir/ca.pem" -CAkey "$dir/ca.key" -CAcreateserial -days 2 -extfile <(echo subjectAltName=IP:127.0.0.1) -out "$dir/cert.pem" 2>/dev/null
-read -r port tls other < <(python3 -c '
+read -r port tls other date_port < <(python3 -c '
 import socket
-s = [socket.socket() for _ in range(3)]
+s = [socket.socket() for _ in range(4)]
 for x in s: x.bind(("127.0.0.1", 0))
 print(*(x.getsockname()[1] for x in s))')
 cat >"$dir/nginx.conf" <<CONF
@@ -31,6 +36,7 @@ worker_processes 2;
 events {}
 http {
 	log_format all '\$uri \$args \$status \$body_bytes_sent "\$http_authorization" "\$http_range"';
+	log_format closed '\$msec \$uri \$status';
 	access_log $dir/access.log all;
 	client_body_temp_path $dir/t1; proxy_temp_path $dir/t2; fastcgi_temp_path $dir/t3; uwsgi_temp_path $dir/t4; scgi_temp_path $dir/t5;
 	limit_req_zone \$server_port zone=few:1m rate=20r/s;
@@ -45,6 +51,12 @@ http {
 		location /whole { alias $dir/www/file; max_ranges 0; }
 		location /private { alias $dir/www/file; if (\$http_authorization != "Bearer s3cret-token") { return 401; } }
 		location /signed { alias $dir/www/file; if (\$arg_sig != "s3cret-sig") { return 403; } }
+		location /closed {
+			alias $dir/www/file;
+			access_log $dir/closed.log closed;
+			add_header Retry-After 3 always;
+			if (-f $dir/closed) { return 503; }
+		}
 		location /away { return 302 https://127.0.0.1:$other/file; }
 	}
 	server { listen 127.0.0.1:$other ssl; ssl_certificate $dir/cert.pem; ssl_certificate_key $dir/key.pem; root $dir/www; access_log $dir/other.log all; }
@@ -157,4 +169,42 @@ restarted() {
 	start_server && wait "$pid" && grep -q 'again in' "$dir/err" && same r
 }
 check 'a server that is stopped and started in the middle' restarted
+
+# A server that is closed for a while says for how long, by seconds or a date; without that the first pause is of 1 s at most.
+closed() { # HOW: the pause is what the server says, and the client keeps to it
+	local pid
+	[[ $1 != date ]] || { cat >"$dir/date.conf" <<CONF && "$nginx" -c "$dir/date.conf" 2>"$dir/start.err" || return 1
+pid $dir/date.pid;
+error_log $dir/error.log;
+events {}
+http {
+	log_format all '\$msec \$uri \$status';
+	access_log $dir/closed.log all;
+	client_body_temp_path $dir/t1; proxy_temp_path $dir/t2; fastcgi_temp_path $dir/t3; uwsgi_temp_path $dir/t4; scgi_temp_path $dir/t5;
+	server {
+		listen 127.0.0.1:$date_port;
+		add_header Retry-After "$(LC_ALL=C date -u -d '+6 seconds' '+%a, %d %b %Y %T GMT')" always;
+		root $dir/www;
+		if (-f $dir/closed) { return 503; }
+	}
+}
+CONF
+	}
+	touch "$dir/closed"
+	: >"$dir/closed.log"
+	stage "$2" --to "$dir/out/closed-$1" 2>"$dir/err" &
+	pid=$!
+	for _ in $(seq 200); do
+		grep -q ' 503$' "$dir/closed.log" && break
+		sleep 0.1
+	done
+	rm "$dir/closed"
+	wait "$pid" || { cat "$dir/err"; return 1; }
+	cat "$dir/err" "$dir/closed.log"
+	grep -Eq 'answered 503; again in ([3-9]|1[0-2])\.[0-9] s' "$dir/err" && same "closed-$1" || return 1
+	# two requests that are apart by what was asked for
+	awk 'NR == 1 { first = $1; bad = $3 != 503 } NR == 2 { exit bad || $3 != 206 || $1 - first < 3 }' "$dir/closed.log"
+}
+check 'Retry-After in seconds' closed seconds "$http/closed"
+check 'Retry-After as a date' closed date "http://127.0.0.1:$date_port/file"
 finish

@@ -135,6 +135,30 @@ race() {
 }
 check 'stage and remove at the same time' race
 
+# The same step by step: the lock that a stage waits for is removed, and another process has the new one
+locked() { ! flock --nonblock disk/w.gannet-stage.lock true; }
+waits() { [ "$(grep -c 'waiting for another gannet stage' wait.log)" -eq "$1" ]; }
+lock() {
+	flock --no-fork disk/w.gannet-stage.lock tail -f /dev/null &
+	pids="$pids $!"
+}
+replaced_lock() {
+	local first second waiting status=0
+	lock && first=$!
+	until_true locked || return 1
+	"$gannet" stage --from src/d1 --to disk/w 2>wait.log &
+	waiting=$! pids="$pids $!"
+	until_true waits 1 && rm disk/w.gannet-stage.lock || return 1
+	lock && second=$!
+	until_true locked || return 1
+	kill -9 "$first"
+	until_true waits 2 || status=1
+	[ ! -e disk/w ] || status=1
+	kill -9 "$second"
+	wait "$waiting" && diff -r src/d1 disk/w || status=1
+	return $status
+}
+check 'a lock that was removed protects nothing: the next one is waited for' replaced_lock
 if [ "$(id -u)" -eq 0 ] && setpriv --reuid 65534 --regid 65534 --clear-groups true 2>/dev/null; then
 	chmod 755 . && cp "$gannet" program && chmod 1777 disk
 	user() { setpriv --reuid 65534 --regid 65534 --clear-groups timeout 60 ./program stage --json --to disk "$@"; }
