@@ -4,6 +4,7 @@
 #include "transport/ucx/ucx_internal.h"
 
 #include "src/base/data_key.h"
+#include "transport/ucx/ucx_am.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -334,7 +335,7 @@ static int announce(struct gn_ucx *f, const struct gn_ucx_am *m, int rank, uint6
 	return 1;
 }
 
-int gn_ucx_unseal_am(struct gn_ucx *f, struct gn_ucx_am *m, unsigned char text[GN_UCX_AM_HEADER_MAX + GN_AEAD_TAG_BYTES])
+int gn_ucx_unseal_am(struct gn_ucx *f, struct gn_ucx_am *m, unsigned char *text)
 {
 	const unsigned char *wire = m->header;
 	size_t len = m->header_bytes - GN_UCX_AM_SEAL_BYTES;

@@ -8,7 +8,6 @@
 
 #include "src/base/data_key.h"
 #include "transport/ucx/ucx.h"
-#include "transport/ucx/ucx_am.h"
 #include "transport/ucx/ucx_common.h"
 
 #include <ucp/api/ucp.h>
@@ -147,10 +146,10 @@ void gn_ucx_unseal(struct gn_ucx_request *r);
 void gn_ucx_disown_sealed(struct gn_ucx_request *r);
 /* GN_ERR_FAILED after a message that was not authentic. */
 enum gn_status gn_ucx_cipher_check(const struct gn_ucx *f, struct gn_err *err);
-/* The same of active messages. unseal: whether m is authentic; text becomes its header. */
+/* The same of active messages. unseal: whether m is authentic; text, of GN_UCX_AM_HEADER_MAX + GN_AEAD_TAG_BYTES, becomes its header. */
 enum gn_status gn_ucx_seal_am(struct gn_ucx *f, int rank, const void **header, size_t *header_bytes, const void **data, size_t *len,
 			      struct gn_ucx_request *r, struct gn_err *err);
-int gn_ucx_unseal_am(struct gn_ucx *f, struct gn_ucx_am *m, unsigned char text[GN_UCX_AM_HEADER_MAX + GN_AEAD_TAG_BYTES]);
+int gn_ucx_unseal_am(struct gn_ucx *f, struct gn_ucx_am *m, unsigned char *text);
 enum gn_status gn_ucx_expect_am(struct gn_ucx *f, const void *descriptor, void **into, size_t *len, struct gn_ucx_request *r, struct gn_err *err);
 /* A rendezvous that is not received. */
 void gn_ucx_forget_am(struct gn_ucx *f, const void *descriptor);
