@@ -3,6 +3,8 @@
  *        message_probe TRANSPORT calls COUNT   every rank makes COUNT calls of random lengths to random others
  *        message_probe TRANSPORT killed COUNT  the same, and the last rank kills itself in the middle; rank 0 counts
  *        message_probe TRANSPORT lost          rank 0 gives one up that answers nothing; the others go on
+ *        message_probe TRANSPORT amid          rank 1 leaves while long data come into memory of its own, and then kills itself
+ *        message_probe TRANSPORT answer        the same while rank 0 fetches a long answer from such memory
  *        message_probe TRANSPORT forged        what does not come from this job, or breaks the protocol, is dropped
  * Prints what rank 0 counted; exit code 1 when something is wrong. PROBE_PROGRESS=thread: progress by a thread. */
 #include "src/base/clock.h"
@@ -14,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -30,6 +33,8 @@ struct probe {
 	uint64_t draw;
 	int victim; /* the rank that kills itself; -1: none */
 	uint64_t ended; /* calls that ended because it did */
+	unsigned char *place; /* of amid, PLACE_BYTES; NULL: there is none */
+	int is_placed;
 };
 
 static int bad(const char *what, int from, uint64_t got, uint64_t wanted)
@@ -365,6 +370,63 @@ static enum gn_status lost(struct probe *p, struct gn_err *err)
 	return status ? status : gn_comm_barrier(p->comm, err);
 }
 
+/* --- amid --- */
+
+enum { PLACE_BYTES = 256 << 20 };
+
+static void *place_amid(void *context, const struct gn_message *m)
+{
+	struct probe *p = context;
+
+	p->is_placed = 1;
+	return m->data_bytes == PLACE_BYTES ? p->place : NULL;
+}
+
+static int sent_or_lost(void *context)
+{
+	struct probe *p = context;
+
+	return p->done || gn_world_is_lost(p->world, 1);
+}
+
+static void count_done(struct gn_message_send *s)
+{
+	((struct probe *)s->context)->done++;
+}
+
+static void answer_amid(void *context, struct gn_message *m)
+{
+	struct probe *p = context;
+
+	p->failed += gn_message_answer(m, NULL, 0, p->place, PLACE_BYTES, NULL, NULL, NULL) != GN_OK;
+	p->is_placed = 1;
+}
+
+static enum gn_status amid(struct probe *p, int answers, struct gn_err *err)
+{
+	static struct gn_message_send send;
+	struct gn_message_kind kind = {.handle = answers ? answer_amid : take_stop, .place = place_amid, .context = p};
+	void *memory = mmap(NULL, PLACE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	enum gn_status status;
+
+	if (memory == MAP_FAILED)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d bytes", PLACE_BYTES);
+	if (p->rank == 0) {
+		send = (struct gn_message_send){.to = 1, .kind = FLOOD, .complete = count_done, .context = p};
+		if (answers)
+			send.answer = memory, send.answer_room_bytes = PLACE_BYTES;
+		else
+			send.data = memory, send.data_bytes = PLACE_BYTES;
+		status = answers ? gn_message_call(p->messages, &send, err) : gn_message_send(p->messages, &send, err);
+		return status ? status : gn_messages_wait(p->messages, sent_or_lost, p, err);
+	}
+	p->place = memory;
+	gn_messages_handle(p->messages, FLOOD, &kind);
+	while (!p->is_placed)
+		gn_messages_progress(p->messages);
+	return GN_OK;
+}
+
 /* --- forged --- */
 
 static int bad_case(size_t i)
@@ -417,7 +479,9 @@ static enum gn_status run(struct probe *p, const char *what, struct gn_err *err)
 		return gn_err_set(err, GN_ERR_USAGE, "messages need two ranks");
 	if (!strcmp(what, "flood"))
 		return flood(p, err);
-	p->victim = strcmp(what, "killed") ? -1 : p->size - 1;
+	p->victim = strcmp(what, "killed") && strcmp(what, "amid") && strcmp(what, "answer") ? -1 : p->size - 1;
+	if (!strcmp(what, "amid") || !strcmp(what, "answer"))
+		return amid(p, !strcmp(what, "answer"), err);
 	if (!strcmp(what, "calls") || p->victim >= 0)
 		return calls(p, err);
 	return !strcmp(what, "forged") ? forged(p, err) : lost(p, err);
@@ -450,7 +514,13 @@ int main(int argc, char **argv)
 	if (status)
 		fprintf(stderr, "%s\n", err.text);
 	gn_messages_destroy(p.messages);
+	if (p.place)
+		munmap(p.place, PLACE_BYTES);
 	gn_comm_destroy(p.comm);
+	if (p.place) {
+		fprintf(stderr, "left with %d messages\n", (int)p.stopped);
+		kill(getpid(), SIGKILL);
+	}
 	gn_world_destroy(p.world);
 	gn_log_destroy(log);
 	free(p.next);

@@ -34,6 +34,16 @@ killed() {
 for transport in shm tcp; do
 	check "over $transport a rank that is killed ends what concerns it and nothing else" killed $transport
 done
+# amid TRANSPORT amid|answer: nothing is written into memory that data were to come into, or read from that of an answer
+amid() {
+	timeout -k 5 120 "$GN_BUILD/gannet" launch -n 2 --keep-going -- "$probe" "$1" "$2" >"$scratch/out" 2>&1
+	cat "$scratch/out"
+	grep -q 'left with 0 messages' "$scratch/out" && tail -n 1 "$scratch/out" | grep -q 'rank 1 was killed by signal 9 (Killed); 1 of 2 ranks succeeded'
+}
+for transport in shm tcp; do
+	check "over $transport a rank leaves while long data come" amid $transport amid
+	check "over $transport a rank leaves while its answer is fetched" amid $transport answer
+done
 check 'what does not come from this job, or breaks the protocol, is dropped' run 2 shm forged
 export PROBE_PROGRESS=thread
 expect 0 'answered 500 ended 0 of 500 dropped 0' 'with a progress thread' run 3 auto calls 500

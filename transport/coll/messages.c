@@ -146,7 +146,7 @@ static void end_send(struct gn_messages *m, struct gn_message_send_state *s)
 		other->user->state = other;
 		s->user = NULL;
 		s->call = 0;
-		gn_message_list(&m->left_to_ucx, s);
+		gn_message_list(&m->without_user, s);
 	}
 	other->is_answered = 1;
 	gn_message_finish(other, GN_ERR_PEER_LOST);
@@ -215,19 +215,26 @@ enum gn_status gn_messages_create(struct gn_comm *c, const struct gn_messages_op
 	return GN_OK;
 }
 
-/* UCX may hold on to sends to lost ranks until it ends. */
-static void leave_to_ucx(struct gn_messages *m)
+/* UCX may hold on to sends until it ends. Returns whether it may read data of a caller's for a rank that is there. */
+static int leave_to_ucx(struct gn_messages *m)
 {
-	for (struct gn_message_send_state *s = m->left_to_ucx, *older; s; s = older) {
+	int reads = 0;
+
+	for (struct gn_message_send_state *s = m->without_user, *older; s; s = older) {
 		older = s->older;
 		if (!s->request.active) {
+			free(s->copy);
 			free(s);
 			continue;
 		}
+		reads |= s->data_bytes && !s->copy && !m->peers[s->to].is_lost;
 		gn_ucx_disown(m->comm->ucx, &s->request);
-		/* else it is leaked */
+		/* else they are leaked */
+		if (s->copy)
+			gn_ucx_keep(m->comm->ucx, s->copy);
 		gn_ucx_keep(m->comm->ucx, s);
 	}
+	return reads;
 }
 
 void gn_messages_destroy(struct gn_messages *m)
@@ -236,9 +243,9 @@ void gn_messages_destroy(struct gn_messages *m)
 		return;
 	gn_comm_enter(m->comm);
 	gn_ucx_am_listen(m->comm->ucx, NULL, NULL, NULL);
-	if (m->newest)
+	/* else UCX would go on to read and write users' memory, and then call here, until its end */
+	if (leave_to_ucx(m) || m->newest || m->coming)
 		gn_comm_break(m->comm);
-	leave_to_ucx(m);
 	for (int r = 0; r < m->size; r++)
 		gn_message_drop_all(m, &m->peers[r]);
 	gn_comm_leave(m->comm);

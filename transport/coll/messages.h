@@ -88,8 +88,9 @@ struct gn_messages_counts {
 /* Collective in so far as no rank sends before all have created theirs: a barrier ends it. One for each communicator of a world. */
 enum gn_status gn_messages_create(struct gn_comm *c, const struct gn_messages_options *options, struct gn_messages **out,
 				  struct gn_err *err);
-/* Local. Finish with a barrier of those who send and receive. If something is still under way to a rank that is not lost, the
- * communicator and all groups can only be destroyed afterwards. NULL is fine. */
+/* Local. Finish with a barrier of those who send and receive. If something is still under way to a rank that is not lost, or
+ * long data come, the communicator and all groups can only be destroyed afterwards; memory for such data and answers may be freed once
+ * this has returned. NULL is fine. */
 void gn_messages_destroy(struct gn_messages *m);
 /* Local. kind: 0 .. GN_MESSAGE_KINDS - 1. A message without a handler waits until one is set. */
 void gn_messages_handle(struct gn_messages *m, int kind, const struct gn_message_kind *how);

@@ -60,7 +60,7 @@ struct gn_inbound {
 	size_t counted_bytes; /* of receive_bytes */
 	enum gn_inbound_state state;
 	int is_kept, is_answered;
-	unsigned char header[GN_MESSAGE_HEADER_MAX];
+	_Alignas(8) unsigned char header[GN_MESSAGE_HEADER_MAX]; /* receivers read it as what it is */
 };
 
 struct gn_message_peer {
@@ -82,10 +82,11 @@ struct gn_messages {
 	struct gn_message_peer *peers;
 	struct gn_message_peer *busy;
 	struct gn_inbound *answers; /* whose data are still to come */
+	size_t coming; /* data that UCX writes now, also of lost ranks */
 	struct gn_message_send_state *finished, **finished_end; /* completions to be called */
 	struct gn_message_send_state *free_sends;
 	struct gn_message_send_state *newest; /* of users' sends that are not complete */
-	struct gn_message_send_state *left_to_ucx; /* sends to lost ranks that UCX may still work on, by their newer and older */
+	struct gn_message_send_state *without_user; /* that UCX may still work on, by their newer and older: answers, credits, sends to lost ranks */
 	unsigned losses; /* gn_world_losses() that is dealt with */
 	struct gn_message_send_state **calls; /* by number less one; NULL: free */
 	uint32_t call_count, free_call;

@@ -25,6 +25,7 @@ static void received(struct gn_ucx_request *r)
 	struct gn_message_send_state *s;
 
 	in->state = GN_INBOUND_HERE;
+	m->coming--;
 	if (in->wire.is == GN_MESSAGE_PLAIN) {
 		if (m->peers[in->message.from].is_lost)
 			drop(in);
@@ -170,6 +171,7 @@ static void begin(struct gn_inbound *in, void *into)
 	in->message.data = into;
 	in->state = GN_INBOUND_COMING;
 	in->kept = NULL;
+	m->coming++;
 	in->request.complete = received;
 	if (gn_ucx_am_receive(m->comm->ucx, descriptor, into, in->message.data_bytes, &in->request, &why)) {
 		in->request.status = why.status;

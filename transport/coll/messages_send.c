@@ -96,6 +96,8 @@ void gn_message_launch(struct gn_message_send_state *s)
 	memcpy(s->wire, &wire, sizeof wire);
 	p->owed = 0;
 	s->request.complete = sent;
+	if (!s->user)
+		gn_message_list(&s->owner->without_user, s);
 	if (gn_ucx_am_send(s->owner->comm->ucx, s->to, s->wire, s->wire_bytes, s->data, s->data_bytes, &s->request, &why)) {
 		s->is_sent = 1;
 		gn_message_finish(s, why.status);
@@ -206,8 +208,8 @@ void gn_message_unlist(struct gn_message_send_state *s)
 		s->newer->older = s->older;
 	if (s->owner->newest == s)
 		s->owner->newest = s->older;
-	if (s->owner->left_to_ucx == s)
-		s->owner->left_to_ucx = s->older;
+	if (s->owner->without_user == s)
+		s->owner->without_user = s->older;
 	s->newer = s->older = NULL;
 }
 
