@@ -47,7 +47,7 @@ assert {name: t["shape"] for name, t in header.items()} == want, set(header) ^ s
 PY
 evaluates --checkpoint "$dir/v" >"$dir/v.txt"
 check 'the file answers as the checkpoint' test -s "$dir/v.txt" -a "$(cat "$dir/v.txt")" = "$(evaluates --weights "$dir/v.safetensors")"
-expect 0 'attention' 'the operators of its plan' "$gannet" info --plan vit_b_16 --side 32 --batch 2
+expect 0 'attention' 'the operators of its plan' "$gannet" info --plan vit_b_16 --image-size 32 --batch 2
 expect 2 'multiple of 16' 'a side that is no multiple of a patch' train w vit_b_16 --side 40
 expect 2 'cannot grow' 'an embedding of positions is of one side' train w vit_b_16 --resize-schedule 0:32,1:48
 expect 2 'adamw has no Nesterov momentum' 'Nesterov' train f convnext_tiny --optimizer adamw --nesterov
