@@ -11,13 +11,20 @@ void Callbacks::post(std::function<void()> f)
 	std::lock_guard<std::mutex> lock(mutex_);
 
 	queue_.push_back(std::move(f));
-	if (idle_ >= queue_.size()) {
+	call_one();
+}
+
+// For the first of the queue. The thread that takes it calls one for the next, so that many short functions need few threads.
+void Callbacks::call_one()
+{
+	if (free_) {
 		posted_.notify_one();
 		return;
 	}
 	try {
 		std::thread([this] { loop(); }).detach();
 		threads_++;
+		free_++;
 	} catch (const std::system_error &) {
 		if (!threads_) // else one of those that there are comes to it
 			throw;
@@ -30,22 +37,22 @@ void Callbacks::loop()
 
 	pthread_setname_np(pthread_self(), "gannet-futures");
 	for (;;) {
-		if (queue_.empty()) {
-			if (idle_ || stopping_)
-				break;
-			idle_++;
-			posted_.wait(lock, [this] { return !queue_.empty() || stopping_; });
-			idle_--;
-			continue;
-		}
+		posted_.wait(lock, [this] { return !queue_.empty() || free_ > 1 || stopping_; });
+		if (queue_.empty())
+			break;
 		auto f = std::move(queue_.front());
 
 		queue_.pop_front();
+		free_--;
+		if (!queue_.empty())
+			call_one();
 		lock.unlock();
 		f();
 		f = nullptr; // what it holds may be the last of its kind
 		lock.lock();
+		free_++;
 	}
+	free_--;
 	threads_--;
 	ended_.notify_all();
 }

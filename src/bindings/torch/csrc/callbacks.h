@@ -18,10 +18,11 @@ public:
 
 private:
 	void loop();
+	void call_one();
 	std::mutex mutex_;
 	std::condition_variable posted_, ended_;
 	std::deque<std::function<void()>> queue_;
-	size_t threads_ = 0, idle_ = 0;
+	size_t threads_ = 0, free_ = 0; // free: that have no function, or are about to begin
 	bool stopping_ = false;
 };
 
