@@ -265,7 +265,7 @@ static const struct gn_command command = {
 		"SIGTERM, SIGUSR1 and the first SIGINT end the run after the current step, with a checkpoint and exit code 5: "
 		"start it again with --resume auto. A second SIGINT ends it immediately. The checkpoint of an epoch is written "
 		"before its evaluation; an evaluation that was interrupted is repeated when the run resumes, unless --log contains "
-		"its result. When a rank is lost, the others end with exit code 4 and name it.\n\n"
+		"its result. When a rank is lost, the others end with exit code 4 and name it; with --elastic they go on.\n\n"
 		"A step with non-finite gradients changes no parameters on any rank and is counted in the log; ten in a row end "
 		"the run.\n\n"
 		"An epoch consists of whole global batches: the remaining images, fewer than a global batch, are skipped. The "

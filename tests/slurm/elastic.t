@@ -1,0 +1,27 @@
+#!/bin/bash
+# train --elastic under srun, on two nodes: kill -9 on rank 0, which has the log and the checkpoint folder; the others go on.
+set -u
+# shellcheck source=tests/slurm/cluster.sh
+. "$GN_SOURCE/tests/slurm/cluster.sh"
+cluster_begin
+check "the digits are packed" cluster_digits
+check "two nodes come up" vc up --nodes 2 --cpus-per-node 2
+
+on 300 srun -N2 --ntasks-per-node=2 --mpi=pmix --no-kill --kill-on-bad-exit=0 --wait=0 "$gannet" train \
+	--data "$cluster/train" --model lenet --steps 300 --batch 16 --lr 0.02 --threads 1 --loader-threads 1 --log-every 1 --elastic 2 \
+	--log "$cluster/run.jsonl" --checkpoint "$cluster/run" --checkpoint-every 50 >"$cluster/run.out" 2>&1 &
+run=$!
+started() { until_within 60 reached "$cluster/run.jsonl" 20; }
+check "four ranks are in the middle" started
+victim=$(pid_of_rank 0)
+check "rank 0 is found" test "$victim"
+kill -KILL "$victim"
+wait "$run"
+code=$?
+check "srun says that a task was killed ($code)" test "$code" = 137
+check "the others have come to the end" test "$(field "$cluster/run.jsonl" end step)" = 300
+check "three of them" test "$(field "$cluster/run.jsonl" resume ranks) $(field "$cluster/run.jsonl" resume world)" = '3 2'
+expect 0 'rank 0 on n1 is lost.*going on with 3 ranks from memory' "rank and host are named" cat "$cluster/run.out"
+expect 0 'taking over the checkpoint folder from process .* on n1' "the folder of another host is taken over at once" cat "$cluster/run.out"
+check "the last checkpoint is there" "$gannet" info "$cluster/run"
+finish
