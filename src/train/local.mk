@@ -20,7 +20,7 @@ libgannet_train_a_SOURCES += \
 
 libgannet_train_a_SOURCES += \
 	src/train/loop/augment_options.c src/train/loop/augment_options.h \
-	src/train/loop/carried.c src/train/loop/carried.h \
+	src/train/loop/session_carried.c src/train/loop/carried.h \
 	src/train/loop/class_weights.c src/train/loop/class_weights.h \
 	src/train/loop/combine.c src/train/loop/combine.h \
 	src/train/loop/evaluate.c src/train/loop/evaluate.h \
