@@ -49,6 +49,13 @@ check 'the other worker' test "$(code_of server 1)" = 4
 check 'and the other server' test "$(code_of server 2)" = 4
 check 'which names it' grep -q 'parameter server: rank 3 on ' "$scratch/server.err"
 check 'the last checkpoint stands' "$gannet" info "$scratch/server"
+for update in async ssp:2; do
+	check "$update, and a worker that serves is killed" kills "shared-$update" 3 1 KILL --steps 10000 --update "$update" --servers shared
+	check 'ends the first worker with code 4' test "$(code_of "shared-$update" 0)" = 4
+	check 'and the other one' test "$(code_of "shared-$update" 2)" = 4
+	check 'which says why' grep -q 'the run cannot go on, for with --servers shared every rank holds a part of the parameters: rank 1 on .* is lost' \
+		"$scratch/shared-$update.err"
+done
 check 'sync, and a worker is killed' kills sync 3 1 KILL --steps 10000 --update sync --servers 1
 check 'ends the first worker with code 4' test "$(code_of sync 0)" = 4
 check 'and the server' test "$(code_of sync 2)" = 4

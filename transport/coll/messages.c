@@ -237,22 +237,40 @@ static int leave_to_ucx(struct gn_messages *m)
 	return reads;
 }
 
+/* Nobody asks for their completions any more. */
+static void free_finished(struct gn_messages *m)
+{
+	for (struct gn_message_send_state *s = m->finished, *next; s; s = next) {
+		next = s->next;
+		gn_message_unlist(s);
+		free(s->copy);
+		free(s);
+	}
+}
+
+static void free_list(struct gn_message_send_state *s, int is_of_users)
+{
+	for (struct gn_message_send_state *next; s; s = next) {
+		next = is_of_users ? s->older : s->next;
+		free(s);
+	}
+}
+
 void gn_messages_destroy(struct gn_messages *m)
 {
 	if (!m)
 		return;
 	gn_comm_enter(m->comm);
 	gn_ucx_am_listen(m->comm->ucx, NULL, NULL, NULL);
+	free_finished(m);
 	/* else UCX would go on to read and write users' memory, and then call here, until its end */
 	if (leave_to_ucx(m) || m->newest || m->coming)
 		gn_comm_break(m->comm);
 	for (int r = 0; r < m->size; r++)
 		gn_message_drop_all(m, &m->peers[r]);
 	gn_comm_leave(m->comm);
-	for (struct gn_message_send_state *s = m->free_sends, *next; s; s = next) {
-		next = s->next;
-		free(s);
-	}
+	free_list(m->newest, 1);
+	free_list(m->free_sends, 0);
 	free(m->calls);
 	free(m->peers);
 	free(m);

@@ -22,6 +22,7 @@ struct gn_server_client {
 	int (*is_done)(void *context); /* what is waited for */
 	void *context;
 	struct gn_err err;
+	int is_explained; /* err says why the run cannot go on */
 };
 
 struct push {
@@ -48,7 +49,7 @@ static enum gn_status fail(struct gn_server_client *c, int rank)
 		return c->err.status;
 	if (!gn_world_check_ranks(world, &rank, 1, 0, &c->err))
 		gn_err_set(&c->err, GN_ERR_PEER_LOST, "rank %d on %s is lost", rank, gn_world_host_of(world, rank));
-	if (rank >= c->first && rank < c->first + c->servers)
+	if (rank >= c->first && rank < c->first + c->servers && !c->options.spec.is_shared)
 		gn_err_prefix(&c->err, "parameter server");
 	/* nothing may come into memory that is freed next */
 	for (int i = 0; i < c->servers; i++)
@@ -69,6 +70,14 @@ static void look_for_losses(struct gn_server_client *c)
 			fail(c, r);
 }
 
+/* async and ssp go on without workers: not without these. */
+static void explain(struct gn_server_client *c)
+{
+	if (c->err.status == GN_ERR_PEER_LOST && c->options.spec.is_shared && !gn_server_client_is_sync(c) && !c->is_explained)
+		gn_err_prefix(&c->err, "the run cannot go on, for with --servers shared every rank holds a part of the parameters");
+	c->is_explained = c->err.status != GN_OK;
+}
+
 static int is_over(void *context)
 {
 	struct gn_server_client *c = context;
@@ -84,6 +93,7 @@ enum gn_status gn_server_client_wait(struct gn_server_client *c, int (*is_done)(
 	c->is_done = is_done;
 	c->context = context;
 	status = c->err.status ? c->err.status : gn_messages_wait(c->options.messages, is_over, c, &c->err);
+	explain(c);
 	if (c->err.status)
 		*err = c->err;
 	return status ? status : c->err.status;
