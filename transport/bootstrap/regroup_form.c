@@ -272,13 +272,18 @@ static enum gn_status ask_port(struct gn_regroup *g, uint64_t id, int *port, str
 	return status;
 }
 
-static void write_rendezvous(const struct gn_regroup_contact *c, int port, char text[256])
+/* The loopback address is for worlds of one host: rank 0 listens there alone. */
+static void write_rendezvous(const struct gn_regroup *g, const struct gn_roster *roster, int port, char text[256])
 {
+	const struct gn_regroup_contact *c = &g->contacts[roster->ids[0]];
+	int same_host = 1;
 	size_t len = 0;
 
-	if (c->same_host)
+	for (uint32_t m = 0; m < roster->count; m++)
+		same_host &= g->contacts[roster->ids[m]].same_host;
+	if (same_host)
 		len = (size_t)snprintf(text, 256, GN_NET_LOOPBACK);
-	for (uint32_t i = 0; i < c->addresses.count && !c->same_host; i++)
+	for (uint32_t i = 0; i < c->addresses.count && !same_host; i++)
 		if (len + strlen(c->addresses.text[i]) < 240)
 			len += (size_t)snprintf(text + len, 256 - len, "%s%s", len ? "," : "", c->addresses.text[i]);
 	snprintf(text + len, 256 - len, ":%d", port);
@@ -300,7 +305,7 @@ static enum gn_status meet(struct gn_regroup *g, const struct gn_roster *roster,
 		status = o.rank ? ask_port(g, roster->ids[0], &port, err) : find_port(g, err);
 	if (status)
 		return status;
-	write_rendezvous(&g->contacts[roster->ids[0]], o.rank ? port : g->port, rendezvous);
+	write_rendezvous(g, roster, o.rank ? port : g->port, rendezvous);
 	o.rendezvous = rendezvous;
 	o.secret = &secret;
 	o.keep_going = 0;
