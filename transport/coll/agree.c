@@ -70,9 +70,13 @@ enum gn_status gn_agree_status(struct gn_comm *comm, enum gn_status mine, struct
 	if (mine && err)
 		snprintf(failure.text, sizeof failure.text, "%.*s", (int)sizeof failure.text - 1, err->text);
 	status = gn_comm_allreduce(comm, &first, 1, GN_I32, gn_reduce_min(GN_I32), err ? err : &none);
-	if (status || first == ranks)
-		return status;
-	status = gn_comm_broadcast(comm, &failure, sizeof failure, first, err ? err : &none);
+	if (!status && first == ranks)
+		return GN_OK;
+	if (!status)
+		status = gn_comm_broadcast(comm, &failure, sizeof failure, first, err ? err : &none);
+	/* where the others have failed alike and have left before this rank knew: the cause, not that they are gone */
+	if (status == GN_ERR_PEER_LOST && mine)
+		return gn_err_set(err, mine, "%s", failure.text);
 	if (status)
 		return status;
 	if (ranks == 1)

@@ -62,7 +62,10 @@ enum gn_status gn_session_fetch_served(struct gn_session *s, int drains, struct 
 
 enum gn_status gn_session_drain_servers(struct gn_session *s, struct gn_err *err)
 {
-	return is_async(s) ? gn_session_fetch_served(s, 1, NULL, err) : GN_OK;
+	enum gn_status status = is_async(s) ? gn_session_fetch_served(s, 1, NULL, err) : GN_OK;
+
+	/* those that went while the first worker waited for the others' last steps */
+	return status ? status : gn_session_note_losses(s, err);
 }
 
 static enum gn_status log_lost(struct gn_session *s, int rank, struct gn_err *err)

@@ -167,6 +167,20 @@ static void log_shard(const struct gn_session *s)
 			    (double)held * 1e-6, (double)whole * 1e-6);
 }
 
+static void log_served(const struct gn_session *s)
+{
+	const struct gn_server_client *c = s->options->served;
+	int ranks = gn_comm_size(s->comm), workers = s->workers;
+	char who[96] = "every rank holds a part of the parameters";
+
+	if (!c)
+		return;
+	if (ranks > workers)
+		snprintf(who, sizeof who, "ranks %d to %d hold the parameters and do not train", workers, ranks - 1);
+	gn_log_info(s->log, "--update %s --servers %s: %s%s", s->options->update, s->options->servers, who, gn_server_client_is_sync(c) ? "" :
+		    "; a worker's gradients are applied as they come, at --lr divided by the number of workers");
+}
+
 void gn_summary_start(struct gn_session *s, uint64_t steps_left)
 {
 	const struct gn_train_options *o = s->options;
@@ -205,6 +219,7 @@ void gn_summary_start(struct gn_session *s, uint64_t steps_left)
 		gn_summary_compress(s);
 		put_local_steps(s);
 		log_shard(s);
+		log_served(s);
 		warn_about(s);
 	}
 }
