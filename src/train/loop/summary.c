@@ -170,7 +170,7 @@ static void log_shard(const struct gn_session *s)
 static void log_served(const struct gn_session *s)
 {
 	const struct gn_server_client *c = s->options->served;
-	int ranks = gn_comm_size(s->comm), workers = s->workers;
+	int ranks = gn_world_size(gn_comm_world(s->comm)), workers = s->workers;
 	char who[96] = "every rank holds a part of the parameters";
 
 	if (!c)
