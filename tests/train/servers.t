@@ -54,6 +54,12 @@ check 'a part of it stays there, and nothing half-written' test "$(ls "$scratch"
 check 'async goes on with more workers' lenet saved 5 --steps 40 --update async --servers 2 --checkpoint "$scratch/saved" --resume auto
 check 'to the end' test "$("$jsonl" "$scratch/saved.jsonl" end step | tail -1)" = 40
 
+for said in '1 rank 2 holds the parameters and does not train;' 'shared every rank holds a part of the parameters;'; do
+	expect 0 "--update async --servers ${said%% *}: ${said#* } a worker's gradients are applied as they come" "--servers ${said%% *} is told" \
+		"$gannet" launch -n 3 -- "$gannet" train --data "$scratch/train" --model lenet --batch 8 --steps 2 --update async \
+		--servers "${said%% *}"
+done
+
 refuse() { expect 2 "$1" "$2" "$gannet" train --data "$scratch/train" --model lenet "${@:3}"; }
 refuse 'give --servers' 'servers are missing' --update sync
 refuse 'serves parameters to nobody' 'nobody uses servers' --servers 1

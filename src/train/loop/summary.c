@@ -175,7 +175,9 @@ static void log_served(const struct gn_session *s)
 
 	if (!c)
 		return;
-	if (ranks > workers)
+	if (ranks == workers + 1)
+		snprintf(who, sizeof who, "rank %d holds the parameters and does not train", workers);
+	else if (ranks > workers)
 		snprintf(who, sizeof who, "ranks %d to %d hold the parameters and do not train", workers, ranks - 1);
 	gn_log_info(s->log, "--update %s --servers %s: %s%s", s->options->update, s->options->servers, who, gn_server_client_is_sync(c) ? "" :
 		    "; a worker's gradients are applied as they come, at --lr divided by the number of workers");
