@@ -56,7 +56,7 @@ check 'to the end' test "$("$jsonl" "$scratch/saved.jsonl" end step | tail -1)" 
 
 for said in '1 rank 2 holds the parameters and does not train;' 'shared every rank holds a part of the parameters;'; do
 	expect 0 "--update async --servers ${said%% *}: ${said#* } a worker's gradients are applied as they come" "--servers ${said%% *} is told" \
-		"$gannet" launch -n 3 -- "$gannet" train --data "$scratch/train" --model lenet --batch 8 --steps 2 --update async \
+		env GANNET_LOG=info "$gannet" launch -n 3 -- "$gannet" train --data "$scratch/train" --model lenet --batch 8 --steps 2 --update async \
 		--servers "${said%% *}"
 done
 
