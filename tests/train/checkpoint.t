@@ -55,11 +55,11 @@ check 'and ends with the same parameters' test "$(final ranks)" = "$(final whole
 
 # A newer format is no damage.
 cp -r "$dir/whole" "$dir/newer"
-sed -i 's/"version": 1/"version": 2/' "$dir/newer/step-00000004/manifest.json"
-expect 1 'format version 2, this program knows up to 1' 'a checkpoint of a newer format is not passed over' \
+sed -i 's/"version": 1/"version": 3/' "$dir/newer/step-00000004/manifest.json"
+expect 1 'format version 3, this program knows up to 2' 'a checkpoint of a newer format is not passed over' \
 	train 1 newer --steps 5 --resume auto
-expect 1 'format version 2' 'nor when an older one is named' train 1 newer --steps 5 --resume "$dir/newer/step-00000002"
-expect 1 'format version 2' 'nor by eval' timeout 60 "$gannet" eval --data "$dir/train" --checkpoint "$dir/newer"
+expect 1 'format version 3' 'nor when an older one is named' train 1 newer --steps 5 --resume "$dir/newer/step-00000002"
+expect 1 'format version 3' 'nor by eval' timeout 60 "$gannet" eval --data "$dir/train" --checkpoint "$dir/newer"
 
 # Options that a run goes on with.
 expect 2 'made with --mean 0.5 for channel 0, not 0.3' 'another mean is refused' train 1 whole --resume auto --steps 5 --mean 0.3
