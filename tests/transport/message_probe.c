@@ -136,7 +136,11 @@ struct call {
 
 struct reply {
 	unsigned char *data;
+	struct reply *next, **place;
 };
+
+/* Whose data may still be read: until they are sent, else until the messages are destroyed. */
+static struct reply *replies;
 
 static void fill(unsigned char *data, size_t len, uint64_t seed)
 {
@@ -167,6 +171,9 @@ static void free_reply(void *context)
 {
 	struct reply *r = context;
 
+	*r->place = r->next;
+	if (r->next)
+		r->next->place = r->place;
 	free(r->data);
 	free(r);
 }
@@ -186,6 +193,11 @@ static void take_call(void *context, struct gn_message *m)
 	seed = ~seed;
 	len = length_of(seed);
 	r->data = malloc(len + 1);
+	r->next = replies;
+	r->place = &replies;
+	if (replies)
+		replies->place = &r->next;
+	replies = r;
 	fill(r->data, len, seed);
 	if (gn_message_answer(m, &seed, sizeof seed, r->data, len, free_reply, r, NULL)) {
 		p->failed += m->from != p->victim;
@@ -514,6 +526,8 @@ int main(int argc, char **argv)
 	if (status)
 		fprintf(stderr, "%s\n", err.text);
 	gn_messages_destroy(p.messages);
+	while (replies)
+		free_reply(replies);
 	if (p.place)
 		munmap(p.place, PLACE_BYTES);
 	gn_comm_destroy(p.comm);
