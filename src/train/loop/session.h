@@ -137,9 +137,9 @@ struct gn_session {
 enum gn_status gn_session_create(const struct gn_train_options *options, const char *agreed_text, struct gn_comm *comm,
 				 struct gn_log *log, struct gn_session **out, struct gn_err *err);
 void gn_session_destroy(struct gn_session *s);
-/* Borrowed: the host's copies of what a checkpoint has, but for parts; and what a compressor keeps, for which arrays gives the room. */
 /* Of checkpoints; NULL without --checkpoint-key. */
 const struct gn_data_key *gn_session_key(const struct gn_session *s);
+/* Borrowed: the host's copies of what a checkpoint has, but for parts; and what a compressor keeps, for which arrays gives the room. */
 struct gn_checkpoint_arrays gn_session_arrays(struct gn_session *s);
 struct gn_checkpoint_rank_state gn_session_own_state(const struct gn_session *s, struct gn_compress_state *arrays);
 /* Collective. With --checkpoint: makes the folder, and makes it this run's, see owner.h for how long that may take. */
@@ -192,10 +192,9 @@ enum gn_status gn_session_begin_epoch(struct gn_session *s, struct gn_err *err);
 /* For gn_session_create, session_train.c: device (collective), loader, and plan for training; every side of the schedule tried. */
 enum gn_status gn_session_choose_device(struct gn_session *s, struct gn_err *err);
 enum gn_status gn_session_make_loader(struct gn_session *s, struct gn_err *err);
-
-/* --- loader_threads.c --- */
-
-/* The threads that a loader is made with, of which some may be idle. */
+enum gn_status gn_session_make_plan(struct gn_session *s, struct gn_err *err);
+enum gn_status gn_session_try_sides(struct gn_session *s, struct gn_err *err);
+/* --loader-threads auto, loader_threads.c. The threads that a loader is made with, of which some may be idle. */
 int gn_loader_threads_most(const struct gn_session *s);
 /* Pure. The number for the next steps, 1 .. most: decode_s is the time of one thread for the images of a step, step_s that of a step with
  * waited_s in which it waited for images, while `now` threads worked. */
@@ -204,8 +203,6 @@ int gn_loader_threads_choose(double decode_s, double step_s, double waited_s, in
 void gn_loader_threads_begin(struct gn_session *s);
 /* After each step, with what it took, of which waited_s for images. Local. */
 void gn_loader_threads_note(struct gn_session *s, double step_s, double waited_s);
-enum gn_status gn_session_make_plan(struct gn_session *s, struct gn_err *err);
-enum gn_status gn_session_try_sides(struct gn_session *s, struct gn_err *err);
 /* How gradients are summed when nothing is measured. */
 void gn_session_reducer_config(const struct gn_session *s, struct gn_reducer_config *out);
 /* Collective, before the first step: measures buckets where that pays, and predicts the times of sums. */
