@@ -382,7 +382,7 @@ static enum gn_status fill_own(struct stage *s, struct gn_err *err)
 	if (!status)
 		status = fill(s, err);
 	/* the lock would say the next time that a dataset was staged here */
-	if (status == GN_ERR_EXISTS && !s->begun && !gn_path_join(path, sizeof path, s->options->to, GN_STAGE_LOCK_NAME, NULL))
+	if (lock >= 0 && status == GN_ERR_EXISTS && !s->begun && !gn_path_join(path, sizeof path, s->options->to, GN_STAGE_LOCK_NAME, NULL))
 		unlink(path);
 	if (lock >= 0)
 		close(lock);
