@@ -7,6 +7,7 @@
 #include "data/stage/staged.h"
 #include "src/base/clock.h"
 #include "src/base/file.h"
+#include "src/base/text.h"
 #include "src/base/thread_pool.h"
 #include "src/base/trust.h"
 
@@ -163,13 +164,6 @@ static enum gn_status for_each_missing(struct stage *s, void (*run)(void *), str
 	return status;
 }
 
-static int ends_with(const char *text, const char *ending)
-{
-	size_t len = strlen(text), ending_len = strlen(ending);
-
-	return len > ending_len && !strcmp(text + len - ending_len, ending);
-}
-
 /* Removes partial files of a killed stage. The lock is held: no other process writes them. */
 static enum gn_status remove_parts(const char *directory, struct gn_err *err)
 {
@@ -181,7 +175,7 @@ static enum gn_status remove_parts(const char *directory, struct gn_err *err)
 	if (!d)
 		return gn_err_errno(err, errno, "cannot read folder %s", directory);
 	while (!status && (entry = readdir(d))) {
-		if (!ends_with(entry->d_name, GN_STAGE_PART_ENDING))
+		if (!gn_text_ends_with(entry->d_name, GN_STAGE_PART_ENDING))
 			continue;
 		status = gn_path_join(path, sizeof path, directory, entry->d_name, err);
 		if (!status && unlink(path))

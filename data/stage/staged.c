@@ -5,6 +5,7 @@
 #include "data/stage/stage_marker.h"
 #include "data/stage/stage_owner.h"
 #include "src/base/file.h"
+#include "src/base/text.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -42,13 +43,6 @@ int gn_staged_has_part(const struct gn_staged_paths *p)
 	       (!lstat(p->part, &info) && S_ISDIR(info.st_mode) && info.st_uid == geteuid() && !(info.st_mode & 077));
 }
 
-static int ends_with(const char *text, const char *ending)
-{
-	size_t len = strlen(text), ending_len = strlen(ending);
-
-	return len > ending_len && !strcmp(text + len - ending_len, ending);
-}
-
 /* Whether the folder holds nothing but the shards of m and what stage adds. */
 static int has_only(const char *folder, const struct gn_manifest *m)
 {
@@ -60,7 +54,7 @@ static int has_only(const char *folder, const struct gn_manifest *m)
 		const char *name = e->d_name;
 
 		only = !strcmp(name, ".") || !strcmp(name, "..") || !strcmp(name, GN_STAGE_MARKER_NAME) || !strcmp(name, GN_STAGE_LOCK_NAME) ||
-		       !strcmp(name, GN_MANIFEST_NAME) || ends_with(name, GN_STAGE_PART_ENDING);
+		       !strcmp(name, GN_MANIFEST_NAME) || gn_text_ends_with(name, GN_STAGE_PART_ENDING);
 		for (uint32_t i = 0; i < m->shard_count && !only; i++)
 			only = !strcmp(name, m->shards[i].file);
 	}
@@ -199,7 +193,7 @@ static int find_copy(const char *folder, const char *entry, char *out, size_t si
 	struct gn_staged_paths p;
 
 	for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
-		if (!ends_with(entry, endings[i]))
+		if (!gn_text_ends_with(entry, endings[i]))
 			continue;
 		snprintf(out, size, "%.*s", (int)(strlen(entry) - strlen(endings[i])), entry);
 		return !gn_staged_paths_of(folder, out, &p, NULL) && (i == 0 ? gn_stage_is_own_path(p.marker) : gn_staged_has_part(&p));
