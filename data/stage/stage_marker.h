@@ -13,6 +13,9 @@
 
 #define GN_STAGE_MARKER_NAME GN_HOLD_MARKER
 #define GN_STAGE_LOCK_NAME ".gannet-stage.lock"
+/* What is in the making: a shard, a tree; and a download. */
+#define GN_STAGE_PART_ENDING ".gannet-part"
+#define GN_STAGE_FETCH_ENDING ".gannet-fetch"
 
 /* Sets trusted[i] = 1 for each shard of m in directory whose file is unchanged since it was verified. A missing or unreadable
  * marker leaves all 0. */

@@ -1,7 +1,6 @@
 #include "data/stage/staged_internal.h"
 
 #include "data/shard/manifest.h"
-#include "data/stage/stage_copy.h"
 #include "data/stage/stage_marker.h"
 #include "data/stage/stage_owner.h"
 #include "src/base/file.h"
@@ -17,16 +16,13 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#define PART ".gannet-part"
-#define FETCH ".gannet-fetch"
-
 enum gn_status gn_staged_paths_of(const char *folder, const char *name, struct gn_staged_paths *out, struct gn_err *err)
 {
 	const struct {
 		char *path;
 		const char *ending;
-	} all[] = {{out->root, ""}, {out->marker, GN_STAGE_MARKER_NAME}, {out->part, PART}, {out->lock, GN_STAGE_LOCK_NAME},
-		   {out->fetch, FETCH}, {out->fetch_state, FETCH ".state"}, {out->inner_marker, "/" GN_STAGE_MARKER_NAME},
+	} all[] = {{out->root, ""}, {out->marker, GN_STAGE_MARKER_NAME}, {out->part, GN_STAGE_PART_ENDING}, {out->lock, GN_STAGE_LOCK_NAME},
+		   {out->fetch, GN_STAGE_FETCH_ENDING}, {out->fetch_state, GN_STAGE_FETCH_ENDING ".state"}, {out->inner_marker, "/" GN_STAGE_MARKER_NAME},
 		   {out->inner_lock, "/" GN_STAGE_LOCK_NAME}};
 
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
@@ -37,10 +33,7 @@ enum gn_status gn_staged_paths_of(const char *folder, const char *name, struct g
 
 int gn_staged_has_part(const struct gn_staged_paths *p)
 {
-	struct stat info;
-
-	return gn_stage_is_own_path(p->fetch) ||
-	       (!lstat(p->part, &info) && S_ISDIR(info.st_mode) && info.st_uid == geteuid() && !(info.st_mode & 077));
+	return gn_stage_is_own_path(p->fetch) || gn_stage_is_private(p->part);
 }
 
 /* Whether the folder holds nothing but the shards of m and what stage adds. */
@@ -189,7 +182,7 @@ static enum gn_status add(struct gn_staged_list *l, const char *name, struct gn_
 /* The name of the copy that an entry of the folder belongs to, in out; 0: of none of this user's. */
 static int find_copy(const char *folder, const char *entry, char *out, size_t size)
 {
-	static const char *const endings[] = {GN_STAGE_MARKER_NAME, PART, FETCH};
+	static const char *const endings[] = {GN_STAGE_MARKER_NAME, GN_STAGE_PART_ENDING, GN_STAGE_FETCH_ENDING};
 	struct gn_staged_paths p;
 
 	for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
