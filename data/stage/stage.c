@@ -365,7 +365,7 @@ static enum gn_status fill_own(struct stage *s, struct gn_err *err)
 
 	/* gannet stage --remove may remove the folder before the lock is taken */
 	do {
-		status = gn_stage_marker_check_target(s->options->to, &s->begun, err);
+		status = gn_staged_check_target(s->options->to, &s->begun, err);
 		if (!status)
 			status = make_own_folder(s->options->to, err);
 		if (!status)

@@ -27,8 +27,5 @@ enum gn_status gn_stage_marker_save(const struct gn_manifest *m, const char *dir
 void gn_stage_marker_root(const char *root, struct gn_strbuf *out);
 /* Whether root is what its marker, which must be this user's alone, was written for. */
 int gn_stage_marker_is_of(const char *marker, const char *root);
-/* Before a dataset is staged to the folder `to`: GN_ERR_EXISTS when that is a staged tree. *begun: whether a dataset was staged there before,
- * be it in part; nothing that lies there otherwise may be removed. */
-enum gn_status gn_stage_marker_check_target(const char *to, int *begun, struct gn_err *err);
 
 #endif

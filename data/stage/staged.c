@@ -16,6 +16,21 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+enum gn_status gn_staged_split(const char *to, char *folder, char *name, struct gn_err *err)
+{
+	size_t len = strlen(to), begin;
+
+	while (len > 1 && to[len - 1] == '/')
+		len--;
+	if (len >= PATH_MAX)
+		return gn_err_set(err, GN_ERR_USAGE, "path too long: %s", to);
+	for (begin = len; begin && to[begin - 1] != '/';)
+		begin--;
+	snprintf(name, PATH_MAX, "%.*s", (int)(len - begin), to + begin);
+	snprintf(folder, PATH_MAX, "%.*s", begin > 1 ? (int)begin - 1 : 1, begin ? to : ".");
+	return GN_OK;
+}
+
 enum gn_status gn_staged_paths_of(const char *folder, const char *name, struct gn_staged_paths *out, struct gn_err *err)
 {
 	const struct {
@@ -34,6 +49,12 @@ enum gn_status gn_staged_paths_of(const char *folder, const char *name, struct g
 int gn_staged_has_part(const struct gn_staged_paths *p)
 {
 	return gn_stage_is_own_path(p->fetch) || gn_stage_is_private(p->part);
+}
+
+/* Whether a dataset was staged to the root, be it in part. */
+static int is_begun(const struct gn_staged_paths *p)
+{
+	return gn_stage_is_own_path(p->inner_marker) || gn_stage_is_own_path(p->inner_lock);
 }
 
 /* Whether the folder holds nothing but the shards of m and what stage adds. */
@@ -92,11 +113,28 @@ enum gn_staged_root gn_staged_look(const struct gn_staged_paths *p, const char *
 		return GN_STAGED_ROOT_OTHER;
 	if (!lstat(p->marker, &marker))
 		return gn_stage_marker_is_of(p->marker, p->root) ? GN_STAGED_ROOT_OURS : GN_STAGED_ROOT_OTHER;
-	if (S_ISDIR(info.st_mode) && (gn_stage_is_own_path(p->inner_marker) || gn_stage_is_own_path(p->inner_lock))) {
+	if (S_ISDIR(info.st_mode) && is_begun(p)) {
 		*kind = "dataset";
 		return look_at_dataset(p);
 	}
 	return GN_STAGED_ROOT_OTHER;
+}
+
+enum gn_status gn_staged_check_target(const char *to, int *begun, struct gn_err *err)
+{
+	char folder[PATH_MAX], name[PATH_MAX];
+	struct gn_staged_paths p;
+	enum gn_status status = gn_staged_split(to, folder, name, err);
+
+	if (!status)
+		status = gn_staged_paths_of(folder, name, &p, err);
+	if (status)
+		return status;
+	*begun = is_begun(&p);
+	if (gn_stage_marker_is_of(p.marker, p.root))
+		return gn_err_set(err, GN_ERR_EXISTS, "%s is a copy of a tree that gannet stage has made: choose another folder for the dataset, "
+				  "or remove the copy with gannet stage --remove", to);
+	return GN_OK;
 }
 
 /* Whether a process has the lock that is opened with these flags. */
@@ -192,8 +230,7 @@ static int find_copy(const char *folder, const char *entry, char *out, size_t si
 		return !gn_staged_paths_of(folder, out, &p, NULL) && (i == 0 ? gn_stage_is_own_path(p.marker) : gn_staged_has_part(&p));
 	}
 	snprintf(out, size, "%s", entry);
-	return strcmp(entry, ".") && strcmp(entry, "..") && !gn_staged_paths_of(folder, entry, &p, NULL) &&
-	       (gn_stage_is_own_path(p.inner_marker) || gn_stage_is_own_path(p.inner_lock));
+	return strcmp(entry, ".") && strcmp(entry, "..") && !gn_staged_paths_of(folder, entry, &p, NULL) && is_begun(&p);
 }
 
 static int by_use(const void *a, const void *b)

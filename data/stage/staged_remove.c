@@ -187,18 +187,13 @@ enum gn_status gn_staged_make_room(const char *to, uint64_t needed_bytes, uint64
 {
 	struct gn_staged_list l;
 	enum gn_status status;
-	size_t len = strlen(to), name;
 	char folder[PATH_MAX], except[PATH_MAX];
 
 	if (!quota_bytes)
 		return GN_OK;
-	while (len > 1 && to[len - 1] == '/')
-		len--;
-	for (name = len; name && to[name - 1] != '/';)
-		name--;
-	snprintf(except, sizeof except, "%.*s", (int)(len - name), to + name);
-	snprintf(folder, sizeof folder, "%.*s", name > 1 ? (int)name - 1 : 1, name ? to : ".");
-	status = gn_staged_list_load(folder, &l, err);
+	status = gn_staged_split(to, folder, except, err);
+	if (!status)
+		status = gn_staged_list_load(folder, &l, err);
 	if (status)
 		return status;
 	status = gn_staged_shrink(&l, except, needed_bytes, quota_bytes, log, err);
