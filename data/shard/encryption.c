@@ -9,37 +9,27 @@
 #define MANIFEST_USE "gannet manifest 1 "
 #define SAMPLE_FORMAT "gannet sample 1"
 
-static void to_hex(const uint8_t *bytes, char hex[GN_SHA256_HEX])
+static enum gn_status salt_of(const struct gn_manifest_shard *shard, uint8_t salt[GN_DATA_SALT_BYTES], struct gn_err *err)
 {
-	for (size_t i = 0; i < 32; i++)
-		snprintf(hex + 2 * i, 3, "%02x", bytes[i]);
-}
-
-static void from_hex(const char *hex, uint8_t *bytes)
-{
-	for (size_t i = 0; i < 32; i++)
-		sscanf(hex + 2 * i, "%2hhx", &bytes[i]);
+	return gn_data_salt_from_hex(shard->salt, salt) ? gn_err_set(err, GN_ERR_DATA, "the salt of %s is not hexadecimal", shard->file) : GN_OK;
 }
 
 static enum gn_status derive(const struct gn_data_key *key, const struct gn_manifest_shard *shard, const char *use, struct gn_data_key *out,
 			     struct gn_err *err)
 {
 	uint8_t salt[GN_DATA_SALT_BYTES];
+	enum gn_status status = salt_of(shard, salt, err);
 
-	from_hex(shard->salt, salt);
-	return gn_data_key_derive(key, salt, use, out, err);
+	return status ? status : gn_data_key_derive(key, salt, use, out, err);
 }
 
 static enum gn_status derive_hex(const struct gn_data_key *key, const struct gn_manifest_shard *shard, const char *use,
 				 char hex[GN_SHA256_HEX], struct gn_err *err)
 {
-	struct gn_data_key made;
-	enum gn_status status = derive(key, shard, use, &made, err);
+	uint8_t salt[GN_DATA_SALT_BYTES];
+	enum gn_status status = salt_of(shard, salt, err);
 
-	if (!status)
-		to_hex(made.bytes, hex);
-	gn_data_key_wipe(&made);
-	return status;
+	return status ? status : gn_data_key_derive_hex(key, salt, use, hex, err);
 }
 
 static enum gn_status mac_of(const struct gn_manifest *m, const struct gn_data_key *key, char hex[GN_SHA256_HEX], struct gn_err *err)
@@ -58,7 +48,7 @@ enum gn_status gn_encryption_begin_shard(struct gn_manifest_shard *shard, const 
 
 	if (status)
 		return status;
-	to_hex(salt, shard->salt);
+	gn_data_salt_to_hex(salt, shard->salt);
 	return derive(key, shard, SHARD_USE, shard_key, err);
 }
 
@@ -133,13 +123,6 @@ void gn_encryption_release(struct gn_data_key *keys, uint32_t shards)
 	free(keys);
 }
 
-static unsigned char *put(unsigned char *at, uint64_t value, size_t bytes)
-{
-	for (size_t i = 0; i < bytes; i++)
-		at[i] = (unsigned char)(value >> 8 * (bytes - 1 - i));
-	return at + bytes;
-}
-
 struct binding {
 	uint8_t nonce[GN_AEAD_NONCE_BYTES];
 	unsigned char bound[sizeof SAMPLE_FORMAT + 12];
@@ -149,9 +132,9 @@ static void bind_sample(uint32_t shard, uint64_t index, const struct gn_shard_ro
 {
 	unsigned char *at = b->bound + sizeof SAMPLE_FORMAT;
 
-	put(put(b->nonce, shard, 4), index, 8);
+	gn_data_put(gn_data_put(b->nonce, shard, 4), index, 8);
 	memcpy(b->bound, SAMPLE_FORMAT, sizeof SAMPLE_FORMAT);
-	put(put(put(put(at, row->label, 4), row->width, 2), row->height, 2), row->length_bytes, 4);
+	gn_data_put(gn_data_put(gn_data_put(gn_data_put(at, row->label, 4), row->width, 2), row->height, 2), row->length_bytes, 4);
 }
 
 enum gn_status gn_sample_encrypt(const struct gn_data_key *shard_key, uint32_t shard, uint64_t index, const struct gn_shard_row *row,

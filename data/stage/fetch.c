@@ -28,7 +28,7 @@ struct fetch {
 	const struct gn_fetch_options *o;
 	struct gn_http *http;
 	struct gn_http_file file;
-	char part[PATH_MAX], state[PATH_MAX];
+	char part[PATH_MAX], state[PATH_MAX], marker[PATH_MAX];
 	int fd;
 	int waited; /* for a process that made TO, or gave up */
 	uint64_t chunks, next; /* next: under lock, as what follows */
@@ -118,9 +118,10 @@ static enum gn_status open_part(struct fetch *f, struct gn_err *err)
 	char parent[PATH_MAX] = ".";
 	enum gn_status status;
 
-	if (snprintf(f->part, sizeof f->part, "%s.gannet-fetch", f->o->to) >= PATH_MAX - 16 || !*f->o->to || (slash && !slash[1]))
+	if (snprintf(f->part, sizeof f->part, "%s" GN_STAGE_FETCH_ENDING, f->o->to) >= PATH_MAX - 16 || !*f->o->to || (slash && !slash[1]))
 		return gn_err_set(err, GN_ERR_USAGE, "--to \"%s\" names no file", f->o->to);
 	snprintf(f->state, sizeof f->state, "%.*s.state", PATH_MAX - 8, f->part);
+	snprintf(f->marker, sizeof f->marker, "%.*s" GN_STAGE_MARKER_NAME, PATH_MAX - 16, f->o->to);
 	if (slash)
 		snprintf(parent, sizeof parent, "%.*s", slash == f->o->to ? 1 : (int)(slash - f->o->to), f->o->to);
 	status = gn_trust_check_path(f->o->to, err);
@@ -240,15 +241,13 @@ static enum gn_status read_all(struct fetch *f, struct gn_err *err)
 static enum gn_status save_marker(const struct fetch *f, struct gn_err *err)
 {
 	struct gn_strbuf text;
-	char path[PATH_MAX];
 	enum gn_status status;
 
-	snprintf(path, sizeof path, "%.*s" GN_STAGE_MARKER_NAME, PATH_MAX - 16, f->o->to);
 	gn_strbuf_init(&text);
 	gn_strbuf_puts(&text, "gannet-stage-file 1\n");
 	gn_stage_marker_root(f->o->to, &text);
-	status = gn_strbuf_failed(&text) ? gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to write %s", path) :
-					   gn_file_replace(path, text.text, text.len, err);
+	status = gn_strbuf_failed(&text) ? gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to write %s", f->marker) :
+					   gn_file_replace(f->marker, text.text, text.len, err);
 	gn_strbuf_release(&text);
 	return status;
 }
@@ -304,16 +303,14 @@ static enum gn_status prepare(struct fetch *f, struct gn_fetch_result *out, stru
 
 static enum gn_status copy(struct fetch *f, struct gn_fetch_result *out, struct gn_err *err)
 {
-	char marker[PATH_MAX];
 	enum gn_status status = check_target(f, &out->was_there, err);
 
 	if (!status && out->was_there) {
 		unlink(f->state);
 		unlink(f->part);
 		/* not where another program has put the same file */
-		snprintf(marker, sizeof marker, "%.*s" GN_STAGE_MARKER_NAME, PATH_MAX - 16, f->o->to);
-		if (gn_stage_marker_is_of(marker, f->o->to))
-			utimensat(AT_FDCWD, marker, NULL, AT_SYMLINK_NOFOLLOW);
+		if (gn_stage_marker_is_of(f->marker, f->o->to))
+			utimensat(AT_FDCWD, f->marker, NULL, AT_SYMLINK_NOFOLLOW);
 	}
 	if (status || out->was_there)
 		return status;

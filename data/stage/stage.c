@@ -1,6 +1,7 @@
 #include "data/stage/stage.h"
 
 #include "data/shard/manifest.h"
+#include "data/stage/stage_clear.h"
 #include "data/stage/stage_copy.h"
 #include "data/stage/stage_owner.h"
 #include "data/stage/stage_marker.h"
@@ -10,12 +11,9 @@
 #include "src/base/thread_pool.h"
 #include "src/base/trust.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -96,11 +94,6 @@ static int digest_is_right(const char *path, const struct stat *info, const stru
 	       !strcmp(hex, m->sha256);
 }
 
-static enum gn_status refuse_other(const char *path, struct gn_err *err)
-{
-	return gn_err_set(err, GN_ERR_EXISTS, "%s exists and was not staged by gannet: choose another folder, or move it away", path);
-}
-
 /* Digests an existing shard. Removes it if the digest is wrong (its space is needed) or another user could change it later, and a stage
  * has put it there. */
 static void run_check(void *argument)
@@ -116,7 +109,7 @@ static void run_check(void *argument)
 		if (gn_stage_is_own_file(&info) && digest_is_right(path, &info, m))
 			s->right[job->shard] = 1;
 		else if (!s->begun && info.st_uid == geteuid()) {
-			refuse_other(path, &err);
+			gn_stage_refuse(path, &err);
 			fail(s, &err);
 		} else if (unlink(path)) {
 			gn_err_errno(&err, errno, "cannot remove the damaged %s", path);
@@ -163,70 +156,6 @@ static enum gn_status for_each_missing(struct stage *s, void (*run)(void *), str
 	return status;
 }
 
-static int ends_with(const char *text, const char *ending)
-{
-	size_t len = strlen(text), ending_len = strlen(ending);
-
-	return len > ending_len && !strcmp(text + len - ending_len, ending);
-}
-
-/* Removes partial files of a killed stage. The lock is held: no other process writes them. */
-static enum gn_status remove_parts(const char *directory, struct gn_err *err)
-{
-	DIR *d = opendir(directory);
-	enum gn_status status = GN_OK;
-	char path[PATH_MAX];
-	struct dirent *entry;
-
-	if (!d)
-		return gn_err_errno(err, errno, "cannot read folder %s", directory);
-	while (!status && (entry = readdir(d))) {
-		if (!ends_with(entry->d_name, GN_STAGE_PART_ENDING))
-			continue;
-		status = gn_path_join(path, sizeof path, directory, entry->d_name, err);
-		if (!status && unlink(path))
-			status = gn_err_errno(err, errno, "cannot remove %s", path);
-	}
-	closedir(d);
-	return status;
-}
-
-static int names_shard(const struct gn_manifest *m, const char *file)
-{
-	for (uint32_t i = 0; i < m->shard_count; i++)
-		if (!strcmp(m->shards[i].file, file))
-			return 1;
-	return 0;
-}
-
-/* Removes the manifest while shards are missing or wrong, and shards that belong only to the previous dataset. */
-static enum gn_status remove_manifest(struct stage *s, struct gn_err *err)
-{
-	const char *to = s->options->to;
-	struct gn_manifest old;
-	char path[PATH_MAX];
-	enum gn_status status = gn_path_join(path, sizeof path, to, GN_MANIFEST_NAME, err);
-	int known = !gn_manifest_load(to, &old, NULL), other = known && strcmp(old.digest, s->manifest.digest) != 0;
-
-	if (!status && other && !s->begun)
-		status = refuse_other(path, err);
-	if (!status && other)
-		gn_log_warn(s->options->log, "%s held another dataset (%u shards, digest %.12s), which is replaced by that of %s (%u shards, "
-			    "digest %.12s)", to, old.shard_count, old.digest, s->options->from, s->manifest.shard_count, s->manifest.digest);
-	if (!status && unlink(path) && errno != ENOENT)
-		status = gn_err_errno(err, errno, "cannot remove %s", path);
-	for (uint32_t i = 0; known && !status && i < old.shard_count; i++) {
-		if (names_shard(&s->manifest, old.shards[i].file))
-			continue;
-		status = gn_path_join(path, sizeof path, to, old.shards[i].file, err);
-		if (!status && unlink(path) && errno != ENOENT)
-			status = gn_err_errno(err, errno, "cannot remove %s", path);
-	}
-	if (known)
-		gn_manifest_release(&old);
-	return status ? status : gn_sync_dir(to, err);
-}
-
 static enum gn_status check_space(const struct stage *s, uint64_t needed, struct gn_err *err)
 {
 	uint64_t free_bytes;
@@ -261,27 +190,28 @@ static int own_manifest_is_there(const struct stage *s)
 
 static enum gn_status copy_missing(struct stage *s, uint64_t bytes, struct gn_err *err)
 {
+	const struct gn_stage_options *o = s->options;
 	double start = gn_clock_s();
 	uint64_t all = 0;
-	enum gn_status status = remove_manifest(s, err);
+	enum gn_status status = gn_stage_clear_dataset(o->from, o->to, &s->manifest, s->begun, o->log, err);
 
 	for (uint32_t i = 0; i < s->manifest.shard_count; i++)
 		all += s->manifest.shards[i].size_bytes;
 	if (!status)
-		status = gn_staged_make_room(s->options->to, all, s->options->quota_bytes, s->options->log, err);
+		status = gn_staged_make_room(o->to, all, o->quota_bytes, o->log, err);
 	if (!status)
 		status = check_space(s, bytes, err);
 	if (status)
 		return status;
-	gn_progress_bar_begin(s->options->progress, "staging", "B", bytes);
+	gn_progress_bar_begin(o->progress, "staging", "B", bytes);
 	status = for_each_missing(s, run_copy, err);
-	gn_progress_bar_end(s->options->progress);
+	gn_progress_bar_end(o->progress);
 	if (!status)
-		status = gn_sync_dir(s->options->to, err);
+		status = gn_sync_dir(o->to, err);
 	if (!status)
-		status = gn_stage_marker_save(&s->manifest, s->options->to, err);
+		status = gn_stage_marker_save(&s->manifest, o->to, err);
 	if (!status)
-		status = gn_manifest_save(&s->manifest, s->options->to, err);
+		status = gn_manifest_save(&s->manifest, o->to, err);
 	s->result.copy_s = gn_clock_s() - start;
 	return status;
 }
@@ -321,7 +251,7 @@ static enum gn_status check_foreign(struct stage *s, const struct stat *to, stru
 static enum gn_status fill(struct stage *s, struct gn_err *err)
 {
 	const struct gn_manifest *m = &s->manifest;
-	enum gn_status status = remove_parts(s->options->to, err);
+	enum gn_status status = gn_stage_clear_parts(s->options->to, err);
 
 	if (status)
 		return status;
@@ -371,7 +301,7 @@ static enum gn_status fill_own(struct stage *s, struct gn_err *err)
 
 	/* gannet stage --remove may remove the folder before the lock is taken */
 	do {
-		status = gn_stage_marker_check_target(s->options->to, &s->begun, err);
+		status = gn_staged_check_target(s->options->to, &s->begun, err);
 		if (!status)
 			status = make_own_folder(s->options->to, err);
 		if (!status)
@@ -382,7 +312,7 @@ static enum gn_status fill_own(struct stage *s, struct gn_err *err)
 	if (!status)
 		status = fill(s, err);
 	/* the lock would say the next time that a dataset was staged here */
-	if (status == GN_ERR_EXISTS && !s->begun && !gn_path_join(path, sizeof path, s->options->to, GN_STAGE_LOCK_NAME, NULL))
+	if (lock >= 0 && status == GN_ERR_EXISTS && !s->begun && !gn_path_join(path, sizeof path, s->options->to, GN_STAGE_LOCK_NAME, NULL))
 		unlink(path);
 	if (lock >= 0)
 		close(lock);

@@ -6,9 +6,8 @@
 #define GN_DATA_STAGE_STAGE_COPY_H
 
 #include "data/shard/manifest.h"
+#include "data/stage/stage_marker.h"
 #include "src/base/progress_bar.h"
-
-#define GN_STAGE_PART_ENDING ".gannet-part"
 
 struct gn_stage_copy {
 	const char *from, *to;	      /* folders */

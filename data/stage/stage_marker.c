@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -101,24 +100,4 @@ int gn_stage_marker_is_of(const char *marker, const char *root)
 		close(fd);
 	gn_strbuf_release(&line);
 	return same;
-}
-
-enum gn_status gn_stage_marker_check_target(const char *to, int *begun, struct gn_err *err)
-{
-	size_t len = strlen(to);
-	char marker[PATH_MAX], lock[PATH_MAX];
-	enum gn_status status = gn_path_join(marker, sizeof marker, to, GN_STAGE_MARKER_NAME, err);
-
-	if (!status)
-		status = gn_path_join(lock, sizeof lock, to, GN_STAGE_LOCK_NAME, err);
-	if (status)
-		return status;
-	*begun = gn_stage_is_own_path(marker) || gn_stage_is_own_path(lock);
-	while (len > 1 && to[len - 1] == '/')
-		len--;
-	if ((size_t)snprintf(marker, sizeof marker, "%.*s" GN_STAGE_MARKER_NAME, (int)len, to) < sizeof marker &&
-	    gn_stage_marker_is_of(marker, to))
-		return gn_err_set(err, GN_ERR_EXISTS, "%s is a copy of a tree that gannet stage has made: choose another folder for the dataset, "
-				  "or remove the copy with gannet stage --remove", to);
-	return GN_OK;
 }

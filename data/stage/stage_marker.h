@@ -13,6 +13,9 @@
 
 #define GN_STAGE_MARKER_NAME GN_HOLD_MARKER
 #define GN_STAGE_LOCK_NAME ".gannet-stage.lock"
+/* What is in the making: a shard, a tree; and a download. */
+#define GN_STAGE_PART_ENDING ".gannet-part"
+#define GN_STAGE_FETCH_ENDING ".gannet-fetch"
 
 /* Sets trusted[i] = 1 for each shard of m in directory whose file is unchanged since it was verified. A missing or unreadable
  * marker leaves all 0. */
@@ -24,8 +27,5 @@ enum gn_status gn_stage_marker_save(const struct gn_manifest *m, const char *dir
 void gn_stage_marker_root(const char *root, struct gn_strbuf *out);
 /* Whether root is what its marker, which must be this user's alone, was written for. */
 int gn_stage_marker_is_of(const char *marker, const char *root);
-/* Before a dataset is staged to the folder `to`: GN_ERR_EXISTS when that is a staged tree. *begun: whether a dataset was staged there before,
- * be it in part; nothing that lies there otherwise may be removed. */
-enum gn_status gn_stage_marker_check_target(const char *to, int *begun, struct gn_err *err);
 
 #endif

@@ -22,6 +22,22 @@ int gn_stage_is_own_path(const char *path)
 	return !lstat(path, &info) && gn_stage_is_own_file(&info);
 }
 
+int gn_stage_is_private(const char *path)
+{
+	struct stat info;
+
+	return !lstat(path, &info) && S_ISDIR(info.st_mode) && info.st_uid == geteuid() && !(info.st_mode & 077);
+}
+
+enum gn_status gn_stage_make_private(const char *path, struct gn_err *err)
+{
+	if (mkdir(path, 0700) && errno != EEXIST)
+		return gn_err_errno(err, errno, "cannot create the folder %s", path);
+	if (!gn_stage_is_private(path))
+		return gn_err_set(err, GN_ERR_IO, "%s is not a folder that only this user can open: remove it", path);
+	return GN_OK;
+}
+
 enum gn_status gn_stage_check_private(const char *path, struct gn_err *err)
 {
 	struct stat info;

@@ -18,6 +18,10 @@
 int gn_stage_is_own_file(const struct stat *info);
 /* The same for the file at path, not following symbolic links; 0 if it does not exist. */
 int gn_stage_is_own_path(const char *path);
+/* 1 for a folder, no symbolic link to one, that belongs to this user and that nobody else can open. */
+int gn_stage_is_private(const char *path);
+/* Makes the last folder of path such a one; one that is there is fine, anything else there is GN_ERR_IO. */
+enum gn_status gn_stage_make_private(const char *path, struct gn_err *err);
 /* GN_ERR_IO when the folder at path is shared, as /tmp is: sticky or world-writable. A folder that does not exist is fine. */
 enum gn_status gn_stage_check_private(const char *path, struct gn_err *err);
 /* Removes the write permission of group and others from a folder of this user. */

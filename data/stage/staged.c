@@ -1,10 +1,10 @@
 #include "data/stage/staged_internal.h"
 
 #include "data/shard/manifest.h"
-#include "data/stage/stage_copy.h"
 #include "data/stage/stage_marker.h"
 #include "data/stage/stage_owner.h"
 #include "src/base/file.h"
+#include "src/base/text.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -16,16 +16,28 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#define PART ".gannet-part"
-#define FETCH ".gannet-fetch"
+enum gn_status gn_staged_split(const char *to, char *folder, char *name, struct gn_err *err)
+{
+	size_t len = strlen(to), begin;
+
+	while (len > 1 && to[len - 1] == '/')
+		len--;
+	if (len >= PATH_MAX)
+		return gn_err_set(err, GN_ERR_USAGE, "path too long: %s", to);
+	for (begin = len; begin && to[begin - 1] != '/';)
+		begin--;
+	snprintf(name, PATH_MAX, "%.*s", (int)(len - begin), to + begin);
+	snprintf(folder, PATH_MAX, "%.*s", begin > 1 ? (int)begin - 1 : 1, begin ? to : ".");
+	return GN_OK;
+}
 
 enum gn_status gn_staged_paths_of(const char *folder, const char *name, struct gn_staged_paths *out, struct gn_err *err)
 {
 	const struct {
 		char *path;
 		const char *ending;
-	} all[] = {{out->root, ""}, {out->marker, GN_STAGE_MARKER_NAME}, {out->part, PART}, {out->lock, GN_STAGE_LOCK_NAME},
-		   {out->fetch, FETCH}, {out->fetch_state, FETCH ".state"}, {out->inner_marker, "/" GN_STAGE_MARKER_NAME},
+	} all[] = {{out->root, ""}, {out->marker, GN_STAGE_MARKER_NAME}, {out->part, GN_STAGE_PART_ENDING}, {out->lock, GN_STAGE_LOCK_NAME},
+		   {out->fetch, GN_STAGE_FETCH_ENDING}, {out->fetch_state, GN_STAGE_FETCH_ENDING ".state"}, {out->inner_marker, "/" GN_STAGE_MARKER_NAME},
 		   {out->inner_lock, "/" GN_STAGE_LOCK_NAME}};
 
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
@@ -36,17 +48,13 @@ enum gn_status gn_staged_paths_of(const char *folder, const char *name, struct g
 
 int gn_staged_has_part(const struct gn_staged_paths *p)
 {
-	struct stat info;
-
-	return gn_stage_is_own_path(p->fetch) ||
-	       (!lstat(p->part, &info) && S_ISDIR(info.st_mode) && info.st_uid == geteuid() && !(info.st_mode & 077));
+	return gn_stage_is_own_path(p->fetch) || gn_stage_is_private(p->part);
 }
 
-static int ends_with(const char *text, const char *ending)
+/* Whether a dataset was staged to the root, be it in part. */
+static int is_begun(const struct gn_staged_paths *p)
 {
-	size_t len = strlen(text), ending_len = strlen(ending);
-
-	return len > ending_len && !strcmp(text + len - ending_len, ending);
+	return gn_stage_is_own_path(p->inner_marker) || gn_stage_is_own_path(p->inner_lock);
 }
 
 /* Whether the folder holds nothing but the shards of m and what stage adds. */
@@ -60,7 +68,7 @@ static int has_only(const char *folder, const struct gn_manifest *m)
 		const char *name = e->d_name;
 
 		only = !strcmp(name, ".") || !strcmp(name, "..") || !strcmp(name, GN_STAGE_MARKER_NAME) || !strcmp(name, GN_STAGE_LOCK_NAME) ||
-		       !strcmp(name, GN_MANIFEST_NAME) || ends_with(name, GN_STAGE_PART_ENDING);
+		       !strcmp(name, GN_MANIFEST_NAME) || gn_text_ends_with(name, GN_STAGE_PART_ENDING);
 		for (uint32_t i = 0; i < m->shard_count && !only; i++)
 			only = !strcmp(name, m->shards[i].file);
 	}
@@ -105,11 +113,28 @@ enum gn_staged_root gn_staged_look(const struct gn_staged_paths *p, const char *
 		return GN_STAGED_ROOT_OTHER;
 	if (!lstat(p->marker, &marker))
 		return gn_stage_marker_is_of(p->marker, p->root) ? GN_STAGED_ROOT_OURS : GN_STAGED_ROOT_OTHER;
-	if (S_ISDIR(info.st_mode) && (gn_stage_is_own_path(p->inner_marker) || gn_stage_is_own_path(p->inner_lock))) {
+	if (S_ISDIR(info.st_mode) && is_begun(p)) {
 		*kind = "dataset";
 		return look_at_dataset(p);
 	}
 	return GN_STAGED_ROOT_OTHER;
+}
+
+enum gn_status gn_staged_check_target(const char *to, int *begun, struct gn_err *err)
+{
+	char folder[PATH_MAX], name[PATH_MAX];
+	struct gn_staged_paths p;
+	enum gn_status status = gn_staged_split(to, folder, name, err);
+
+	if (!status)
+		status = gn_staged_paths_of(folder, name, &p, err);
+	if (status)
+		return status;
+	*begun = is_begun(&p);
+	if (gn_stage_marker_is_of(p.marker, p.root))
+		return gn_err_set(err, GN_ERR_EXISTS, "%s is a copy of a tree that gannet stage has made: choose another folder for the dataset, "
+				  "or remove the copy with gannet stage --remove", to);
+	return GN_OK;
 }
 
 /* Whether a process has the lock that is opened with these flags. */
@@ -195,18 +220,17 @@ static enum gn_status add(struct gn_staged_list *l, const char *name, struct gn_
 /* The name of the copy that an entry of the folder belongs to, in out; 0: of none of this user's. */
 static int find_copy(const char *folder, const char *entry, char *out, size_t size)
 {
-	static const char *const endings[] = {GN_STAGE_MARKER_NAME, PART, FETCH};
+	static const char *const endings[] = {GN_STAGE_MARKER_NAME, GN_STAGE_PART_ENDING, GN_STAGE_FETCH_ENDING};
 	struct gn_staged_paths p;
 
 	for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
-		if (!ends_with(entry, endings[i]))
+		if (!gn_text_ends_with(entry, endings[i]))
 			continue;
 		snprintf(out, size, "%.*s", (int)(strlen(entry) - strlen(endings[i])), entry);
 		return !gn_staged_paths_of(folder, out, &p, NULL) && (i == 0 ? gn_stage_is_own_path(p.marker) : gn_staged_has_part(&p));
 	}
 	snprintf(out, size, "%s", entry);
-	return strcmp(entry, ".") && strcmp(entry, "..") && !gn_staged_paths_of(folder, entry, &p, NULL) &&
-	       (gn_stage_is_own_path(p.inner_marker) || gn_stage_is_own_path(p.inner_lock));
+	return strcmp(entry, ".") && strcmp(entry, "..") && !gn_staged_paths_of(folder, entry, &p, NULL) && is_begun(&p);
 }
 
 static int by_use(const void *a, const void *b)

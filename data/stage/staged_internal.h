@@ -15,6 +15,8 @@ struct gn_staged_paths {
 
 enum gn_staged_root { GN_STAGED_ROOT_NONE, GN_STAGED_ROOT_OURS, GN_STAGED_ROOT_UNFINISHED, GN_STAGED_ROOT_OTHER };
 
+/* The folder and the name of a copy at `to`, each of PATH_MAX bytes; slashes at its end do not count. */
+enum gn_status gn_staged_split(const char *to, char *folder, char *name, struct gn_err *err);
 enum gn_status gn_staged_paths_of(const char *folder, const char *name, struct gn_staged_paths *out, struct gn_err *err);
 /* What the root is: all of it staged by this user; a dataset without a manifest; anything else. *kind: as in struct gn_staged. */
 enum gn_staged_root gn_staged_look(const struct gn_staged_paths *p, const char **kind);

@@ -70,13 +70,11 @@ static enum gn_status claim_all(const struct gn_staged_paths *p, struct claim *c
 static enum gn_status move_away(const struct gn_staged_paths *p, struct gn_err *err)
 {
 	char old[PATH_MAX + 8];
-	enum gn_status status = GN_OK;
+	enum gn_status status = gn_stage_make_private(p->part, err);
 	struct stat info;
 
-	if (mkdir(p->part, 0700) && errno != EEXIST)
-		return gn_err_errno(err, errno, "cannot create the folder %s", p->part);
-	if (lstat(p->part, &info) || !S_ISDIR(info.st_mode) || info.st_uid != geteuid() || (info.st_mode & 077))
-		return gn_err_set(err, GN_ERR_IO, "%s is not a folder that only this user can open: remove it", p->part);
+	if (status)
+		return status;
 	snprintf(old, sizeof old, "%s/old", p->part);
 	status = gn_tree_remove(old, err);
 	/* a folder that its owner cannot write cannot be moved to another one */
@@ -189,18 +187,13 @@ enum gn_status gn_staged_make_room(const char *to, uint64_t needed_bytes, uint64
 {
 	struct gn_staged_list l;
 	enum gn_status status;
-	size_t len = strlen(to), name;
 	char folder[PATH_MAX], except[PATH_MAX];
 
 	if (!quota_bytes)
 		return GN_OK;
-	while (len > 1 && to[len - 1] == '/')
-		len--;
-	for (name = len; name && to[name - 1] != '/';)
-		name--;
-	snprintf(except, sizeof except, "%.*s", (int)(len - name), to + name);
-	snprintf(folder, sizeof folder, "%.*s", name > 1 ? (int)name - 1 : 1, name ? to : ".");
-	status = gn_staged_list_load(folder, &l, err);
+	status = gn_staged_split(to, folder, except, err);
+	if (!status)
+		status = gn_staged_list_load(folder, &l, err);
 	if (status)
 		return status;
 	status = gn_staged_shrink(&l, except, needed_bytes, quota_bytes, log, err);

@@ -1,5 +1,6 @@
 #include "data/stage/tree_target_internal.h"
 
+#include "data/stage/stage_marker.h"
 #include "data/stage/stage_owner.h"
 #include "data/stage/staged.h"
 #include "src/base/file.h"
@@ -20,14 +21,14 @@ static enum gn_status name_paths(struct gn_tree_target *t, const char *to, char 
 
 	while (len > 1 && to[len - 1] == '/')
 		len--;
-	if (len + sizeof "/.gannet-stage.lock" + 8 > PATH_MAX || !len || (len == 1 && *to == '/'))
+	if (len + sizeof "/" GN_STAGE_LOCK_NAME + 8 > PATH_MAX || !len || (len == 1 && *to == '/'))
 		return gn_err_set(err, GN_ERR_USAGE, "--to \"%s\" names no place for a copy", to);
 	snprintf(t->to, sizeof t->to, "%.*s", (int)len, to);
-	snprintf(t->part, sizeof t->part, "%.*s.gannet-part", (int)len, to);
-	snprintf(t->root, sizeof t->root, "%.*s.gannet-part/tree", (int)len, to);
-	snprintf(t->old, sizeof t->old, "%.*s.gannet-part/old", (int)len, to);
-	snprintf(t->marker, sizeof t->marker, "%.*s.gannet-stage", (int)len, to);
-	snprintf(lock, PATH_MAX, "%.*s.gannet-stage.lock", (int)len, to);
+	snprintf(t->part, sizeof t->part, "%.*s" GN_STAGE_PART_ENDING, (int)len, to);
+	snprintf(t->root, sizeof t->root, "%.*s" GN_STAGE_PART_ENDING "/tree", (int)len, to);
+	snprintf(t->old, sizeof t->old, "%.*s" GN_STAGE_PART_ENDING "/old", (int)len, to);
+	snprintf(t->marker, sizeof t->marker, "%.*s" GN_STAGE_MARKER_NAME, (int)len, to);
+	snprintf(lock, PATH_MAX, "%.*s" GN_STAGE_LOCK_NAME, (int)len, to);
 	return GN_OK;
 }
 
@@ -137,17 +138,6 @@ static enum gn_status check_replaceable(struct gn_tree_target *t, struct gn_err 
 	return gn_err_set(err, GN_ERR_EXISTS, "%s exists, and was not staged from --from: remove it, or choose another place", t->to);
 }
 
-static enum gn_status make_part(struct gn_tree_target *t, struct gn_err *err)
-{
-	struct stat info;
-
-	if (mkdir(t->part, 0700) && errno != EEXIST)
-		return gn_err_errno(err, errno, "cannot create the folder %s", t->part);
-	if (lstat(t->part, &info) || !S_ISDIR(info.st_mode) || info.st_uid != geteuid() || (info.st_mode & 077))
-		return gn_err_set(err, GN_ERR_IO, "%s is not a folder that only this user can open: remove it", t->part);
-	return GN_OK;
-}
-
 static enum gn_status check_space(struct gn_tree_target *t, struct gn_err *err)
 {
 	uint64_t needed = 0, free_bytes;
@@ -165,7 +155,7 @@ static enum gn_status check_space(struct gn_tree_target *t, struct gn_err *err)
 static enum gn_status open_part(struct gn_tree_target *t, struct gn_err *err)
 {
 	char path[PATH_MAX + 16], head[128];
-	enum gn_status status = make_part(t, err);
+	enum gn_status status = gn_stage_make_private(t->part, err);
 	int known;
 
 	if (status)
@@ -175,7 +165,7 @@ static enum gn_status open_part(struct gn_tree_target *t, struct gn_err *err)
 	if (!known) {
 		status = gn_tree_remove(t->part, err);
 		if (!status)
-			status = make_part(t, err);
+			status = gn_stage_make_private(t->part, err);
 	}
 	if (!status && known) {
 		verify(t);

@@ -20,12 +20,6 @@ struct gn_cipher_file {
 	unsigned char *piece;	/* when writing: the text since the last whole piece, with space for a tag */
 };
 
-static void put(unsigned char *at, uint64_t value, size_t bytes)
-{
-	for (size_t i = 0; i < bytes; i++)
-		at[i] = (unsigned char)(value >> 8 * (bytes - 1 - i));
-}
-
 uint64_t gn_cipher_size(uint64_t len_bytes)
 {
 	return GN_CIPHER_HEADER + len_bytes + (len_bytes + GN_CIPHER_PIECE - 1) / GN_CIPHER_PIECE * GN_AEAD_TAG_BYTES;
@@ -39,7 +33,7 @@ int gn_cipher_begins(const unsigned char prefix[16])
 static void nonce_of(uint64_t piece, uint8_t nonce[GN_AEAD_NONCE_BYTES])
 {
 	memset(nonce, 0, GN_AEAD_NONCE_BYTES);
-	put(nonce + 4, piece, 8);
+	gn_data_put(nonce + 4, piece, 8);
 }
 
 /* The key of the pieces and the check, by the salt in the header. */
@@ -75,7 +69,7 @@ static enum gn_status begin(struct gn_cipher_file *f, const struct gn_data_key *
 	if (!f->len_bytes || !(f->piece = malloc(GN_CIPHER_PIECE + GN_AEAD_TAG_BYTES)))
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to encrypt %s", f->path);
 	memcpy(f->header, magic, MAGIC_BYTES);
-	put(f->header + LENGTH_AT, f->len_bytes, 8);
+	gn_data_put(f->header + LENGTH_AT, f->len_bytes, 8);
 	status = gn_data_salt(f->header + MAGIC_BYTES, err);
 	if (!status)
 		status = derive(f, key, &check, err);
@@ -146,8 +140,7 @@ static enum gn_status read_header(struct gn_cipher_file *f, const struct gn_data
 
 	if (status)
 		return status;
-	for (size_t i = 0; i < 8; i++)
-		f->len_bytes = f->len_bytes << 8 | f->header[LENGTH_AT + i];
+	f->len_bytes = gn_data_get(f->header + LENGTH_AT, 8);
 	if (fstat(f->fd, &info))
 		return gn_err_errno(err, errno, "cannot stat %s", f->path);
 	if (!gn_cipher_begins(f->header) || !f->len_bytes || f->len_bytes > INT64_MAX / 2 || gn_cipher_size(f->len_bytes) != (uint64_t)info.st_size)

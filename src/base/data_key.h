@@ -9,6 +9,7 @@
 #ifndef GN_BASE_DATA_KEY_H
 #define GN_BASE_DATA_KEY_H
 
+#include "src/base/sha256.h"
 #include "src/base/status.h"
 
 #include <stddef.h>
@@ -33,8 +34,17 @@ void gn_data_key_wipe(struct gn_data_key *key);
 /* The key for one use: salt is of GN_DATA_SALT_BYTES, use of at most 255 bytes. */
 enum gn_status gn_data_key_derive(const struct gn_data_key *key, const uint8_t *salt, const char *use, struct gn_data_key *out,
 				  struct gn_err *err);
+/* The same in lower-case hexadecimal, for what is no secret: the check of a key, an authentication. */
+enum gn_status gn_data_key_derive_hex(const struct gn_data_key *key, const uint8_t *salt, const char *use, char hex[GN_SHA256_HEX],
+				      struct gn_err *err);
 /* A new random salt. */
 enum gn_status gn_data_salt(uint8_t salt[GN_DATA_SALT_BYTES], struct gn_err *err);
+void gn_data_salt_to_hex(const uint8_t salt[GN_DATA_SALT_BYTES], char hex[GN_SHA256_HEX]);
+/* Returns 0, or -1 unless hex, which may be NULL, is 64 lower-case hexadecimal digits. */
+int gn_data_salt_from_hex(const char *hex, uint8_t salt[GN_DATA_SALT_BYTES]);
+/* Writes the last bytes of value, big-endian, and returns what follows them: for nonces and what a tag covers. */
+unsigned char *gn_data_put(unsigned char *at, uint64_t value, size_t bytes);
+uint64_t gn_data_get(const unsigned char *at, size_t bytes);
 
 /* Encrypts len_bytes (below 2^31) in place and appends the tag of GN_AEAD_TAG_BYTES, for which data has space. The tag covers bound, which
  * is not encrypted and has to be the same for decryption. */

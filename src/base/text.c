@@ -58,3 +58,10 @@ const char *gn_text_plural(uint64_t count)
 {
 	return count == 1 ? "" : "s";
 }
+
+int gn_text_ends_with(const char *text, const char *ending)
+{
+	size_t len = strlen(text), ending_len = strlen(ending);
+
+	return len > ending_len && !strcmp(text + len - ending_len, ending);
+}

@@ -16,5 +16,7 @@
 const char *gn_text_visible(const char *text, char *buffer, size_t size_bytes);
 /* "" for 1, else "s". */
 const char *gn_text_plural(uint64_t count);
+/* Whether ending ends text and is not all of it. */
+int gn_text_ends_with(const char *text, const char *ending);
 
 #endif

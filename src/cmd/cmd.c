@@ -43,6 +43,24 @@ int gn_cmd_fail(const char *name, const struct gn_err *err)
 	return gn_cmd_exit_code(err->status);
 }
 
+const char *gn_cmd_host(char *buffer, size_t size_bytes)
+{
+	char name[256] = "";
+
+	if (gethostname(name, sizeof name - 1))
+		name[0] = '\0';
+	return gn_text_visible(name[0] ? name : "?", buffer, size_bytes);
+}
+
+int gn_cmd_fail_here(const char *name, const struct gn_err *err)
+{
+	struct gn_err on_host;
+	char host[256];
+
+	gn_err_set(&on_host, err->status, "%s: %s", gn_cmd_host(host, sizeof host), err->text);
+	return gn_cmd_fail(name, &on_host);
+}
+
 struct gn_log *gn_cmd_log(void)
 {
 	const char *wanted = getenv("GANNET_LOG");

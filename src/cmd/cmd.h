@@ -54,6 +54,10 @@ extern const size_t gn_cmd_count;
 int gn_cmd_exit_code(enum gn_status status);
 /* Prints "gannet NAME: text" on standard error and returns the exit code. */
 int gn_cmd_fail(const char *name, const struct gn_err *err);
+/* The same with the name of this host before the text: of a command that is started on many. */
+int gn_cmd_fail_here(const char *name, const struct gn_err *err);
+/* Writes this host's name, fit to be shown, to buffer, and returns that; "?" when it has none. */
+const char *gn_cmd_host(char *buffer, size_t size_bytes);
 /* Creates a log on standard error at the level of GANNET_LOG (default info); NULL when out of memory. */
 struct gn_log *gn_cmd_log(void);
 

@@ -58,16 +58,9 @@ struct source {
 	size_t metadata_count;
 };
 
-static int ends_with(const char *path, const char *ending)
-{
-	size_t len = strlen(path), tail = strlen(ending);
-
-	return len > tail && !strcmp(path + len - tail, ending);
-}
-
 static int is_onnx(const char *path)
 {
-	return ends_with(path, ".onnx");
+	return gn_text_ends_with(path, ".onnx");
 }
 
 static enum gn_status write_safetensors_of(const struct gn_safetensors *from, const struct source *s, const char *to, uint64_t *len_bytes,
@@ -192,7 +185,7 @@ static enum gn_status describe_and_write(const struct export_options *o, const c
 
 static enum gn_status check(const struct export_options *o, struct gn_err *err)
 {
-	if (!is_onnx(o->out) && !ends_with(o->out, ".safetensors"))
+	if (!is_onnx(o->out) && !gn_text_ends_with(o->out, ".safetensors"))
 		return gn_err_set(err, GN_ERR_USAGE, "--out %s: the file's name says its format: give FILE.safetensors or FILE.onnx", o->out);
 	if (!is_onnx(o->out) && (o->fold_batch_norm || o->pixel_input))
 		return gn_err_set(err, GN_ERR_USAGE, "--%s is of ONNX files: give --out FILE.onnx, not %s",

@@ -117,24 +117,19 @@ static int stage_dataset(const struct stage_options *o)
 	struct gn_stage_options s = {.from = o->from, .to = o->to, .threads = (int)o->threads, .check = o->check,
 				     .quota_bytes = (uint64_t)o->quota, .progress = &progress};
 	struct gn_stage_result result;
-	char name[256] = "", host[256];
+	char host[256];
 	enum gn_status status;
-	struct gn_err err, on_host;
+	struct gn_err err;
 
-	if (gethostname(name, sizeof name - 1))
-		name[0] = '\0';
-	gn_text_visible(name[0] ? name : "?", host, sizeof host);
 	/* group members with write permission could change the data that others train on */
 	umask(umask(077) | 022);
 	s.log = gn_cmd_log();
 	gn_stage_warn_places(o->from, o->to, s.log);
 	status = gn_stage(&s, &result, &err);
 	gn_log_destroy(s.log);
-	if (status) {
-		gn_err_set(&on_host, err.status, "%s: %s", host, err.text);
-		return gn_cmd_fail("stage", &on_host);
-	}
-	tell(o, host, &result);
+	if (status)
+		return gn_cmd_fail_here("stage", &err);
+	tell(o, gn_cmd_host(host, sizeof host), &result);
 	return GN_EXIT_DONE;
 }
 
@@ -260,7 +255,6 @@ static int stage_address(const struct stage_options *o)
 
 	gn_stage_warn_places(NULL, o->to, log);
 	status = gn_fetch(&f, &result, &err);
-
 	gn_log_destroy(log);
 	if (status)
 		return gn_cmd_fail("stage", &err);
@@ -284,7 +278,6 @@ static int check_list_options(const struct stage_options *o, const struct gn_tex
 static int run(const void *target, const struct gn_text_list *positional)
 {
 	const struct stage_options *o = target;
-
 	struct gn_err err;
 
 	if (check_list_options(o, positional, &err))

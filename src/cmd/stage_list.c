@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 static enum gn_status remove_named(struct gn_staged_list *l, const char *name, struct gn_log *log, struct gn_err *err)
 {
@@ -105,15 +104,12 @@ static void print_text(const struct gn_staged_list *l, const char *host)
 int gn_cmd_stage_list(const struct gn_stage_list_options *o)
 {
 	struct gn_log *log = gn_cmd_log();
-	char name[256] = "", host[256];
 	struct gn_staged_list l;
-	struct gn_err err, on_host;
-	enum gn_status status;
+	char host[256];
+	struct gn_err err;
+	enum gn_status status = gn_staged_list_load(o->folder, &l, &err);
 
-	if (gethostname(name, sizeof name - 1))
-		name[0] = '\0';
-	gn_text_visible(name[0] ? name : "?", host, sizeof host);
-	status = gn_staged_list_load(o->folder, &l, &err);
+	gn_cmd_host(host, sizeof host);
 	if (!status) {
 		status = change(o, &l, log, &err);
 		/* also after a failure: some may be removed */
@@ -124,8 +120,5 @@ int gn_cmd_stage_list(const struct gn_stage_list_options *o)
 		gn_staged_list_release(&l);
 	}
 	gn_log_destroy(log);
-	if (!status)
-		return GN_EXIT_DONE;
-	gn_err_set(&on_host, err.status, "%s: %s", host, err.text);
-	return gn_cmd_fail("stage", &on_host);
+	return status ? gn_cmd_fail_here("stage", &err) : GN_EXIT_DONE;
 }

@@ -56,9 +56,10 @@ expect 1 'mine/other/.* exists and was not staged' 'and a dataset that was packe
 check 'which is whole' "$gannet" verify mine/other
 expect 0 '"copied": 8,' 'another dataset' stage other mine/staged
 expect 0 'mine/staged held another dataset .8 shards.*replaced by that of from .4 shards' 'is replaced with a word' stage from mine/staged
-mkdir leaves && echo text >leaves/leaf
+mkdir leaves && echo text >leaves/leaf && ln -s leaf leaves/.gannet-stage.lock
 expect 0 '' 'a tree' stage leaves mine/tree
 expect 1 'is a copy of a tree' 'which a dataset does not go into' stage from mine/tree
+check 'and which keeps a file that is called as a lock' test -L mine/tree/.gannet-stage.lock
 
 for i in 1 2 3 4; do
 	stage from crowd >"crowd.$i" 2>&1 &

@@ -94,12 +94,10 @@ void gn_ucx_cipher_destroy(struct gn_ucx *f)
 
 static enum gn_status derive(const struct gn_ucx *f, int from, int to, struct gn_data_key *key, struct gn_err *err)
 {
-	const unsigned char *salt = (const unsigned char *)gn_ucx_salt_of(f, to);
-	char use[128];
-	int at = snprintf(use, sizeof use, "gannet network 1 %d %d ", from, to);
+	char use[128], salt[GN_SHA256_HEX];
 
-	for (int i = 0; i < GN_UCX_SALT_BYTES; i++)
-		at += snprintf(use + at, sizeof use - (size_t)at, "%02x", salt[i]);
+	gn_data_salt_to_hex((const uint8_t *)gn_ucx_salt_of(f, to), salt);
+	snprintf(use, sizeof use, "gannet network 1 %d %d %s", from, to, salt);
 	return gn_data_key_derive(&f->cipher->secret, (const uint8_t *)gn_ucx_salt_of(f, from), use, key, err);
 }
 
@@ -120,28 +118,13 @@ static enum gn_status get_peer(struct gn_ucx *f, int rank, struct peer **out, st
 	return status;
 }
 
-static void put(unsigned char *at, uint64_t value, size_t bytes)
-{
-	for (size_t i = 0; i < bytes; i++)
-		at[i] = (unsigned char)(value >> 8 * (bytes - 1 - i));
-}
-
-static uint64_t get(const unsigned char *at, size_t bytes)
-{
-	uint64_t value = 0;
-
-	for (size_t i = 0; i < bytes; i++)
-		value = value << 8 | at[i];
-	return value;
-}
-
 static enum gn_status encrypt(struct peer *p, enum kind kind, uint64_t counter, uint64_t tag, void *data, size_t len, struct gn_err *err)
 {
 	unsigned char nonce[GN_AEAD_NONCE_BYTES], bound[8];
 
-	put(nonce, kind, 4);
-	put(nonce + 4, counter, 8);
-	put(bound, tag, 8);
+	gn_data_put(nonce, kind, 4);
+	gn_data_put(nonce + 4, counter, 8);
+	gn_data_put(bound, tag, 8);
 	return gn_aead_encrypt(&p->sends, nonce, bound, sizeof bound, data, len, err);
 }
 
@@ -149,9 +132,9 @@ static enum gn_status decrypt(struct peer *p, enum kind kind, uint64_t counter, 
 {
 	unsigned char nonce[GN_AEAD_NONCE_BYTES], bound[8];
 
-	put(nonce, kind, 4);
-	put(nonce + 4, counter, 8);
-	put(bound, tag, 8);
+	gn_data_put(nonce, kind, 4);
+	gn_data_put(nonce + 4, counter, 8);
+	gn_data_put(bound, tag, 8);
 	return gn_aead_decrypt(&p->receives, nonce, bound, sizeof bound, data, len, NULL);
 }
 
@@ -227,7 +210,7 @@ void gn_ucx_unseal(struct gn_ucx_request *r)
 	struct gn_ucx *f = s->ucx;
 	struct peer *p = &f->cipher->peers[s->rank];
 	unsigned char *text = s->bytes + (s->kind == TAGGED ? COUNTER_BYTES : 0);
-	uint64_t counter = s->kind == TAGGED ? get(s->bytes, COUNTER_BYTES) : s->counter;
+	uint64_t counter = s->kind == TAGGED ? gn_data_get(s->bytes, COUNTER_BYTES) : s->counter;
 
 	r->sealed = NULL;
 	r->len_bytes = s->len_bytes;
@@ -274,7 +257,7 @@ enum gn_status gn_ucx_seal(struct gn_ucx *f, int rank, uint64_t tag, const void 
 
 	if (status)
 		return status;
-	put(r->sealed->bytes, ++p->sent, COUNTER_BYTES);
+	gn_data_put(r->sealed->bytes, ++p->sent, COUNTER_BYTES);
 	if (*len)
 		memcpy(r->sealed->bytes + COUNTER_BYTES, *data, *len);
 	status = encrypt(p, TAGGED, p->sent, tag, r->sealed->bytes + COUNTER_BYTES, *len, err);
@@ -309,8 +292,8 @@ enum gn_status gn_ucx_seal_am(struct gn_ucx *f, int rank, const void **header, s
 	if (status)
 		return status;
 	at = r->sealed->bytes + place;
-	put(at, (uint64_t)gn_world_rank(f->world), 4);
-	put(at + 4, ++p->sent, COUNTER_BYTES);
+	gn_data_put(at, (uint64_t)gn_world_rank(f->world), 4);
+	gn_data_put(at + 4, ++p->sent, COUNTER_BYTES);
 	memcpy(at + 12, *header, *header_bytes);
 	status = encrypt(p, AM_HEADER, p->sent, 0, at + 12, *header_bytes, err);
 	*header = at;
@@ -343,10 +326,10 @@ int gn_ucx_unseal_am(struct gn_ucx *f, struct gn_ucx_am *m, unsigned char *text)
 	struct peer *p;
 
 	/* of nobody: dropped */
-	if (m->header_bytes < GN_UCX_AM_SEAL_BYTES || len > GN_UCX_AM_HEADER_MAX || (rank = get(wire, 4)) >= (uint64_t)gn_world_size(f->world) ||
+	if (m->header_bytes < GN_UCX_AM_SEAL_BYTES || len > GN_UCX_AM_HEADER_MAX || (rank = gn_data_get(wire, 4)) >= (uint64_t)gn_world_size(f->world) ||
 	    (m->data_bytes && m->data_bytes <= GN_AEAD_TAG_BYTES) || get_peer(f, (int)rank, &p, NULL))
 		return 0;
-	counter = get(wire + 4, COUNTER_BYTES);
+	counter = gn_data_get(wire + 4, COUNTER_BYTES);
 	memcpy(text, wire + 12, len + GN_AEAD_TAG_BYTES);
 	m->header = text;
 	m->header_bytes = len;
