@@ -9,37 +9,27 @@
 #define MANIFEST_USE "gannet manifest 1 "
 #define SAMPLE_FORMAT "gannet sample 1"
 
-static void to_hex(const uint8_t *bytes, char hex[GN_SHA256_HEX])
+static enum gn_status salt_of(const struct gn_manifest_shard *shard, uint8_t salt[GN_DATA_SALT_BYTES], struct gn_err *err)
 {
-	for (size_t i = 0; i < 32; i++)
-		snprintf(hex + 2 * i, 3, "%02x", bytes[i]);
-}
-
-static void from_hex(const char *hex, uint8_t *bytes)
-{
-	for (size_t i = 0; i < 32; i++)
-		sscanf(hex + 2 * i, "%2hhx", &bytes[i]);
+	return gn_data_salt_of_hex(shard->salt, salt) ? gn_err_set(err, GN_ERR_DATA, "the salt of a shard is not 64 hexadecimal digits") : GN_OK;
 }
 
 static enum gn_status derive(const struct gn_data_key *key, const struct gn_manifest_shard *shard, const char *use, struct gn_data_key *out,
 			     struct gn_err *err)
 {
 	uint8_t salt[GN_DATA_SALT_BYTES];
+	enum gn_status status = salt_of(shard, salt, err);
 
-	from_hex(shard->salt, salt);
-	return gn_data_key_derive(key, salt, use, out, err);
+	return status ? status : gn_data_key_derive(key, salt, use, out, err);
 }
 
 static enum gn_status derive_hex(const struct gn_data_key *key, const struct gn_manifest_shard *shard, const char *use,
 				 char hex[GN_SHA256_HEX], struct gn_err *err)
 {
-	struct gn_data_key made;
-	enum gn_status status = derive(key, shard, use, &made, err);
+	uint8_t salt[GN_DATA_SALT_BYTES];
+	enum gn_status status = salt_of(shard, salt, err);
 
-	if (!status)
-		to_hex(made.bytes, hex);
-	gn_data_key_wipe(&made);
-	return status;
+	return status ? status : gn_data_key_derive_hex(key, salt, use, hex, err);
 }
 
 static enum gn_status mac_of(const struct gn_manifest *m, const struct gn_data_key *key, char hex[GN_SHA256_HEX], struct gn_err *err)
@@ -58,7 +48,7 @@ enum gn_status gn_encryption_begin_shard(struct gn_manifest_shard *shard, const 
 
 	if (status)
 		return status;
-	to_hex(salt, shard->salt);
+	gn_data_salt_to_hex(salt, shard->salt);
 	return derive(key, shard, SHARD_USE, shard_key, err);
 }
 

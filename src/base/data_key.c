@@ -9,6 +9,7 @@
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -80,11 +81,43 @@ enum gn_status gn_data_key_derive(const struct gn_data_key *key, const uint8_t *
 	return done ? GN_OK : gn_err_set(err, GN_ERR_FAILED, "libcrypto made no HMAC-SHA256");
 }
 
+static void to_hex(const uint8_t bytes[32], char hex[GN_SHA256_HEX])
+{
+	for (size_t i = 0; i < 32; i++)
+		snprintf(hex + 2 * i, 3, "%02x", bytes[i]);
+}
+
+enum gn_status gn_data_key_derive_hex(const struct gn_data_key *key, const uint8_t *salt, const char *use, char hex[GN_SHA256_HEX],
+				      struct gn_err *err)
+{
+	struct gn_data_key made;
+	enum gn_status status = gn_data_key_derive(key, salt, use, &made, err);
+
+	if (!status)
+		to_hex(made.bytes, hex);
+	gn_data_key_wipe(&made);
+	return status;
+}
+
 enum gn_status gn_data_salt(uint8_t salt[GN_DATA_SALT_BYTES], struct gn_err *err)
 {
 	if (getrandom(salt, GN_DATA_SALT_BYTES, 0) != GN_DATA_SALT_BYTES)
 		return gn_err_errno(err, errno, "no random numbers for a salt");
 	return GN_OK;
+}
+
+void gn_data_salt_to_hex(const uint8_t salt[GN_DATA_SALT_BYTES], char hex[GN_SHA256_HEX])
+{
+	to_hex(salt, hex);
+}
+
+int gn_data_salt_of_hex(const char *hex, uint8_t salt[GN_DATA_SALT_BYTES])
+{
+	if (!hex || strlen(hex) != 64 || strspn(hex, "0123456789abcdef") != 64)
+		return -1;
+	for (size_t i = 0; i < GN_DATA_SALT_BYTES; i++)
+		sscanf(hex + 2 * i, "%2hhx", &salt[i]);
+	return 0;
 }
 
 static EVP_CIPHER_CTX *begin(const struct gn_data_key *key, const uint8_t *nonce, const void *bound, size_t bound_bytes, size_t len_bytes,

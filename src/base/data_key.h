@@ -9,6 +9,7 @@
 #ifndef GN_BASE_DATA_KEY_H
 #define GN_BASE_DATA_KEY_H
 
+#include "src/base/sha256.h"
 #include "src/base/status.h"
 
 #include <stddef.h>
@@ -33,8 +34,14 @@ void gn_data_key_wipe(struct gn_data_key *key);
 /* The key for one use: salt is of GN_DATA_SALT_BYTES, use of at most 255 bytes. */
 enum gn_status gn_data_key_derive(const struct gn_data_key *key, const uint8_t *salt, const char *use, struct gn_data_key *out,
 				  struct gn_err *err);
+/* The same in lower-case hexadecimal: a value that shows who has the key, and not the key. */
+enum gn_status gn_data_key_derive_hex(const struct gn_data_key *key, const uint8_t *salt, const char *use, char hex[GN_SHA256_HEX],
+				      struct gn_err *err);
 /* A new random salt. */
 enum gn_status gn_data_salt(uint8_t salt[GN_DATA_SALT_BYTES], struct gn_err *err);
+void gn_data_salt_to_hex(const uint8_t salt[GN_DATA_SALT_BYTES], char hex[GN_SHA256_HEX]);
+/* Returns -1 unless hex is 64 digits, lower-case; NULL is not. */
+int gn_data_salt_of_hex(const char *hex, uint8_t salt[GN_DATA_SALT_BYTES]);
 
 /* Encrypts len_bytes (below 2^31) in place and appends the tag of GN_AEAD_TAG_BYTES, for which data has space. The tag covers bound, which
  * is not encrypted and has to be the same for decryption. */

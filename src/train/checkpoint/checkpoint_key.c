@@ -12,32 +12,6 @@
 static const char mac_begin[] = ", \"mac\": \"", mac_end[] = "\"}\n";
 enum { MAC_TAIL = sizeof mac_begin - 1 + 64 + sizeof mac_end - 1, MANIFEST_MAX = 256 << 20 };
 
-static void to_hex(const uint8_t *bytes, char hex[GN_SHA256_HEX])
-{
-	for (size_t i = 0; i < 32; i++)
-		snprintf(hex + 2 * i, 3, "%02x", bytes[i]);
-}
-
-static int from_hex(const char *hex, uint8_t *bytes)
-{
-	if (!hex || strlen(hex) != 64 || strspn(hex, "0123456789abcdef") != 64)
-		return -1;
-	for (size_t i = 0; i < 32; i++)
-		sscanf(hex + 2 * i, "%2hhx", &bytes[i]);
-	return 0;
-}
-
-static enum gn_status derive_hex(const struct gn_data_key *key, const uint8_t *salt, const char *use, char hex[GN_SHA256_HEX], struct gn_err *err)
-{
-	struct gn_data_key made;
-	enum gn_status status = gn_data_key_derive(key, salt, use, &made, err);
-
-	if (!status)
-		to_hex(made.bytes, hex);
-	gn_data_key_wipe(&made);
-	return status;
-}
-
 static enum gn_status mac_of(const struct gn_data_key *key, const uint8_t *salt, const char *text, size_t len, char hex[GN_SHA256_HEX],
 			     struct gn_err *err)
 {
@@ -47,7 +21,7 @@ static enum gn_status mac_of(const struct gn_data_key *key, const uint8_t *salt,
 	if (status)
 		return status;
 	snprintf(use, sizeof use, "gannet checkpoint 1 %s", digest);
-	return derive_hex(key, salt, use, hex, err);
+	return gn_data_key_derive_hex(key, salt, use, hex, err);
 }
 
 enum gn_status gn_checkpoint_sign(struct gn_strbuf *text, const struct gn_data_key *key, struct gn_err *err)
@@ -57,10 +31,10 @@ enum gn_status gn_checkpoint_sign(struct gn_strbuf *text, const struct gn_data_k
 	enum gn_status status = gn_data_salt(salt, err);
 
 	if (!status)
-		status = derive_hex(key, salt, "gannet checkpoint check 1", check, err);
+		status = gn_data_key_derive_hex(key, salt, "gannet checkpoint check 1", check, err);
 	if (status || gn_strbuf_failed(text))
 		return status;
-	to_hex(salt, hex);
+	gn_data_salt_to_hex(salt, hex);
 	text->len--; /* the brace that ends the object */
 	gn_strbuf_printf(text, ", \"encryption\": {\"cipher\": \"AES-256-GCM\", \"salt\": \"%s\", \"key_check\": \"%s\"}", hex, check);
 	if (gn_strbuf_failed(text))
@@ -80,10 +54,10 @@ static enum gn_status check(const char *path, const json_t *root, const char *te
 	char found[GN_SHA256_HEX];
 	enum gn_status status;
 
-	if (from_hex(json_string_value(json_object_get(encryption, "salt")), salt) || !check || len < MAC_TAIL ||
+	if (gn_data_salt_of_hex(json_string_value(json_object_get(encryption, "salt")), salt) || !check || len < MAC_TAIL ||
 	    memcmp(tail, mac_begin, sizeof mac_begin - 1) || memcmp(text + len - (sizeof mac_end - 1), mac_end, sizeof mac_end - 1))
 		return gn_err_set(err, GN_ERR_DATA, "%s: its encryption is not described as Gannet does it, or the manifest was changed", path);
-	status = derive_hex(key, salt, "gannet checkpoint check 1", found, err);
+	status = gn_data_key_derive_hex(key, salt, "gannet checkpoint check 1", found, err);
 	if (!status && strcmp(found, check))
 		return gn_err_set(err, GN_ERR_USAGE, "--checkpoint-key: %s was written with another key", path);
 	if (!status)
