@@ -43,6 +43,7 @@ check 'vit_b_16 with AdamW' train v vit_b_16 --optimizer adamw --weight-decay 0.
 exported v vit_b_16-b2-s64-c10 heads.head.weight:0:3 heads.head.bias:0:3 encoder.pos_embedding:1:5
 expect 0 '^attention  ' 'the operators of its plan' "$gannet" info --plan vit_b_16 --image-size 32 --batch 2
 expect 2 'multiple of 16' 'a side that is no multiple of a patch' train w vit_b_16 --side 40
+expect 3 'pos_embedding.* images of another side' 'weights of another side' train w vit_b_16 --side 48 --init "$dir/v.safetensors"
 expect 2 'cannot grow' 'an embedding of positions is of one side' train w vit_b_16 --resize-schedule 0:32,1:48
 expect 2 'adamw has no Nesterov momentum' 'Nesterov' train f convnext_tiny --optimizer adamw --nesterov
 expect 2 'rmsprop has no Nesterov momentum' 'Nesterov' train f convnext_tiny --optimizer rmsprop --nesterov
