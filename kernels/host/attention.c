@@ -2,7 +2,6 @@
  * probabilities again, so that none are kept. Tensors are NHWC. */
 #include "kernels/host/host.h"
 #include "kernels/host/layer.h"
-#include "src/base/half.h"
 
 #include <math.h>
 #include <omp.h>
@@ -44,18 +43,14 @@ static void take(const struct attention *a, const void *tensor, size_t at, size_
 {
 	for (size_t i = 0; i < a->count; i++)
 		for (size_t k = 0; k < a->size; k++)
-			to[i * a->size + k] = is_bf16(a) ? gn_f32_of_bf16(((const uint16_t *)tensor)[at + i * stride + k]) :
-							   ((const float *)tensor)[at + i * stride + k];
+			to[i * a->size + k] = gn_layer_load(is_bf16(a), tensor, at + i * stride + k);
 }
 
 static void put(const struct attention *a, const float *from, size_t at, size_t stride, void *tensor)
 {
 	for (size_t i = 0; i < a->count; i++)
 		for (size_t k = 0; k < a->size; k++)
-			if (is_bf16(a))
-				((uint16_t *)tensor)[at + i * stride + k] = gn_bf16_of_f32(from[i * a->size + k]);
-			else
-				((float *)tensor)[at + i * stride + k] = from[i * a->size + k];
+			gn_layer_store(is_bf16(a), tensor, at + i * stride + k, from[i * a->size + k]);
 }
 
 /* c = a b, of m rows and n columns; transposed: 'N' or 'T'. */

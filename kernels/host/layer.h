@@ -1,4 +1,4 @@
-/* Inner loops of activations, of scaling by channel and of layer norm, compiled per instruction set and selected when an operator is
+/* Inner loops of activations, of scaling by channel, of layer norm and of softmax, compiled per instruction set and selected when an operator is
  * created. Tensors hold floats, or with is_bf16 bfloat16, which is widened, computed as float and rounded once. Private to
  * kernels/host.
  */
@@ -6,6 +6,21 @@
 #define GN_KERNELS_HOST_LAYER_H
 
 #include "kernels/op.h"
+#include "src/base/half.h"
+
+/* Element i of a tensor. In line always: loops over them become vectors. */
+static inline __attribute__((always_inline)) float gn_layer_load(int is_bf16, const void *x, size_t i)
+{
+	return is_bf16 ? gn_f32_of_bf16(((const uint16_t *)x)[i]) : ((const float *)x)[i];
+}
+
+static inline __attribute__((always_inline)) void gn_layer_store(int is_bf16, void *y, size_t i, float v)
+{
+	if (is_bf16)
+		((uint16_t *)y)[i] = gn_bf16_of_f32(v);
+	else
+		((float *)y)[i] = v;
+}
 
 /* Pixels of `lanes` adjacent channels; consecutive pixels are stride elements apart. */
 struct gn_layer_piece {

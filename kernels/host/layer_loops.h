@@ -1,7 +1,6 @@
 /* Source of the loops, included by one small file per instruction set, which defines the name of the table, GN_LAYER_LOOPS. Loops are
  * over floats in memory or in buffers that fit into the first cache, and written so that compilers make vectors of them. */
 #include "kernels/host/layer.h"
-#include "src/base/half.h"
 
 #include <math.h>
 #include <string.h>
@@ -227,26 +226,13 @@ static void backward(enum gn_activation kind, int is_bf16, size_t count, const v
 
 /* --- scaling --- */
 
-INLINE float load_at(int is_bf16, const void *x, size_t i)
-{
-	return is_bf16 ? gn_f32_of_bf16(((const uint16_t *)x)[i]) : ((const float *)x)[i];
-}
-
-INLINE void store_at(int is_bf16, void *y, size_t i, float v)
-{
-	if (is_bf16)
-		((uint16_t *)y)[i] = gn_bf16_of_f32(v);
-	else
-		((float *)y)[i] = v;
-}
-
 /* specialised for lanes and is_bf16 at compile time */
 INLINE void scale_lanes(int lanes, int is_bf16, size_t pixels, size_t stride, const void *x, const float *factors, void *y)
 {
 	for (size_t i = 0; i < pixels; i++)
 #pragma omp simd
 		for (int k = 0; k < lanes; k++)
-			store_at(is_bf16, y, i * stride + k, load_at(is_bf16, x, i * stride + k) * factors[k]);
+			gn_layer_store(is_bf16, y, i * stride + k, gn_layer_load(is_bf16, x, i * stride + k) * factors[k]);
 }
 
 /* One channel, pixels side by side. */
@@ -254,7 +240,7 @@ INLINE void scale_map(int is_bf16, size_t pixels, const void *x, float factor, v
 {
 #pragma omp simd
 	for (size_t i = 0; i < pixels; i++)
-		store_at(is_bf16, y, i, load_at(is_bf16, x, i) * factor);
+		gn_layer_store(is_bf16, y, i, gn_layer_load(is_bf16, x, i) * factor);
 }
 
 INLINE void scale_by(int is_bf16, const struct gn_layer_piece *p, const void *x, const float *factors, void *y)
@@ -283,10 +269,10 @@ INLINE void gradient_lanes(int lanes, int is_bf16, size_t pixels, size_t stride,
 	for (size_t i = 0; i < pixels; i++)
 #pragma omp simd
 		for (int k = 0; k < lanes; k++) {
-			float d = load_at(is_bf16, dy, i * stride + k);
+			float d = gn_layer_load(is_bf16, dy, i * stride + k);
 
-			s[k] += d * load_at(is_bf16, x, i * stride + k);
-			store_at(is_bf16, dx, i * stride + k, d * factors[k]);
+			s[k] += d * gn_layer_load(is_bf16, x, i * stride + k);
+			gn_layer_store(is_bf16, dx, i * stride + k, d * factors[k]);
 		}
 	for (int k = 0; k < lanes; k++)
 		sums[k] = s[k];
@@ -298,10 +284,10 @@ INLINE void gradient_map(int is_bf16, size_t pixels, const void *x, float factor
 
 #pragma omp simd reduction(+ : s)
 	for (size_t i = 0; i < pixels; i++) {
-		float d = load_at(is_bf16, dy, i);
+		float d = gn_layer_load(is_bf16, dy, i);
 
-		s += d * load_at(is_bf16, x, i);
-		store_at(is_bf16, dx, i, d * factor);
+		s += d * gn_layer_load(is_bf16, x, i);
+		gn_layer_store(is_bf16, dx, i, d * factor);
 	}
 	*sum = s;
 }

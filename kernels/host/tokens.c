@@ -1,26 +1,19 @@
 /* Pixels as a sequence of tokens, NHWC: a token of parameters in front and a sum with positions; and the first token alone. */
 #include "kernels/host/host.h"
-#include "src/base/half.h"
+#include "kernels/host/layer.h"
 
 #include <string.h>
 
-static float load(const struct gn_op *op, const void *tensor, size_t i)
+static int is_bf16(const struct gn_op *op)
 {
-	return op->info.out.element_bytes == sizeof(uint16_t) ? gn_f32_of_bf16(((const uint16_t *)tensor)[i]) : ((const float *)tensor)[i];
-}
-
-static void store(const struct gn_op *op, void *tensor, size_t i, float value)
-{
-	if (op->info.out.element_bytes == sizeof(uint16_t))
-		((uint16_t *)tensor)[i] = gn_bf16_of_f32(value);
-	else
-		((float *)tensor)[i] = value;
+	return op->info.out.element_bytes == sizeof(uint16_t);
 }
 
 static enum gn_status tokens_forward(struct gn_op *op, uint64_t step, struct gn_err *err)
 {
 	const struct gn_op_buffers *b = &op->buffers;
 	size_t c = (size_t)op->info.out.c, count = (size_t)op->info.out.h, rows = (size_t)op->info.out.n * count;
+	int low = is_bf16(op);
 
 	(void)step;
 	(void)err;
@@ -29,7 +22,8 @@ static enum gn_status tokens_forward(struct gn_op *op, uint64_t step, struct gn_
 		size_t image = row / count, i = row % count;
 
 		for (size_t k = 0; k < c; k++)
-			store(op, b->out, row * c + k, (i ? load(op, b->in[0], (row - image - 1) * c + k) : b->weight[k]) + b->bias[i * c + k]);
+			gn_layer_store(low, b->out, row * c + k, (i ? gn_layer_load(low, b->in[0], (row - image - 1) * c + k) : b->weight[k]) +
+								 b->bias[i * c + k]);
 	}
 	return GN_OK;
 }
@@ -39,6 +33,7 @@ static enum gn_status tokens_backward(struct gn_op *op, struct gn_err *err)
 	const struct gn_op_buffers *b = &op->buffers;
 	size_t c = (size_t)op->info.out.c, count = (size_t)op->info.out.h, images = (size_t)op->info.out.n;
 	size_t row_bytes = c * (size_t)op->info.out.element_bytes;
+	int low = is_bf16(op);
 
 	(void)err;
 #pragma omp parallel for schedule(static)
@@ -47,7 +42,7 @@ static enum gn_status tokens_backward(struct gn_op *op, struct gn_err *err)
 			double sum = 0;
 
 			for (size_t n = 0; n < images; n++)
-				sum += load(op, b->dout, (n * count + i) * c + k);
+				sum += gn_layer_load(low, b->dout, (n * count + i) * c + k);
 			b->dbias[i * c + k] = (float)sum;
 		}
 	memcpy(b->dweight, b->dbias, c * sizeof(float));

@@ -108,18 +108,30 @@ static void dropout_forward(const struct gn_op_desc *d, size_t count, const doub
 		memmove(y, x, count * sizeof *y);
 }
 
-static enum gn_status forward(struct gn_op *op, uint64_t step, struct gn_err *err)
+/* Of the layers of networks of tokens. */
+static void tokens_forward(struct ref_op *r, const double *x, double *y)
 {
-	struct ref_op *r = self(op);
-	const struct gn_op_desc *d = &op->desc;
-	const double *x = op->buffers.in[0];
-	double *y = op->buffers.out;
-	size_t count = gn_layout_elements(&op->info.out);
+	const struct gn_op_desc *d = &r->base.desc;
+	int n = d->in[0].n, c = r->base.info.out.c;
+	size_t map = (size_t)d->in[0].h * d->in[0].w;
 
-	(void)err;
-	r->step = step;
-	widen(r->weights, op->buffers.weight, r->weight);
-	widen(r->biases, op->buffers.bias, r->bias);
+	if (d->kind == GN_OP_TOKENS)
+		gn_ref_tokens_forward(n, c, map, x, r->weight, r->bias, y);
+	else if (d->kind == GN_OP_ATTENTION)
+		gn_ref_attention_forward(n, d->heads, c / d->heads, map, x, y, r->base.buffers.workspace);
+	else
+		for (size_t i = 0; i < (size_t)n * c; i++)
+			y[i] = x[i * map];
+}
+
+/* The operator alone, with what its buffers hold. */
+static void forward_of_kind(struct ref_op *r, size_t count)
+{
+	const struct gn_op_desc *d = &r->base.desc;
+	const struct gn_op_buffers *b = &r->base.buffers;
+	const double *x = b->in[0];
+	double *y = b->out;
+
 	switch (d->kind) {
 	case GN_OP_CONV:
 		gn_ref_conv_forward(&r->window, x, r->weight, d->bias ? r->bias : NULL, y);
@@ -131,20 +143,20 @@ static enum gn_status forward(struct gn_op *op, uint64_t step, struct gn_err *er
 		gn_ref_relu_forward(count, x, y);
 		break;
 	case GN_OP_MAX_POOL:
-		gn_ref_max_pool_forward(&r->window, x, y, op->buffers.workspace);
+		gn_ref_max_pool_forward(&r->window, x, y, b->workspace);
 		break;
 	case GN_OP_ADAPTIVE_AVG_POOL:
 		gn_ref_adaptive_avg_pool_forward(&r->window, x, y);
 		break;
 	case GN_OP_ADD:
-		gn_ref_add_forward(count, x, op->buffers.in[1], y);
+		gn_ref_add_forward(count, x, b->in[1], y);
 		break;
 	case GN_OP_LINEAR:
 		gn_ref_linear_forward(d->in[0].n, r->weights / d->channels_out, d->channels_out, x, r->weight,
 				      d->bias ? r->bias : NULL, y);
 		break;
 	case GN_OP_DROPOUT:
-		dropout_forward(d, count, x, step, y);
+		dropout_forward(d, count, x, r->step, y);
 		break;
 	case GN_OP_REORDER:
 		memcpy(y, x, count * sizeof *y);
@@ -155,26 +167,33 @@ static enum gn_status forward(struct gn_op *op, uint64_t step, struct gn_err *er
 	case GN_OP_SCALE:
 	case GN_OP_CHANNEL_SCALE:
 	case GN_OP_DROP_PATH:
-		gn_ref_scale_forward((size_t)d->in[0].n * d->in[0].c, (size_t)d->in[0].h * d->in[0].w, x, factors_of(r, step), y);
+		gn_ref_scale_forward((size_t)d->in[0].n * d->in[0].c, (size_t)d->in[0].h * d->in[0].w, x, factors_of(r, r->step), y);
 		break;
 	case GN_OP_LAYER_NORM:
 		gn_ref_layer_norm_forward(d->in[0].n, d->in[0].c, (size_t)d->in[0].h * d->in[0].w, x, d->eps, r->weight, r->bias, y);
 		break;
 	case GN_OP_TOKENS:
-		gn_ref_tokens_forward(d->in[0].n, d->in[0].c, (size_t)d->in[0].h * d->in[0].w, x, r->weight, r->bias, y);
-		break;
 	case GN_OP_ATTENTION:
-		gn_ref_attention_forward(d->in[0].n, d->heads, op->info.out.c / d->heads, (size_t)d->in[0].h * d->in[0].w, x, y,
-					 op->buffers.workspace);
-		break;
 	case GN_OP_FIRST_PIXEL:
-		for (size_t i = 0; i < count; i++)
-			y[i] = x[i * d->in[0].h * d->in[0].w];
+		tokens_forward(r, x, y);
 		break;
 	}
-	if (d->add)
+}
+
+static enum gn_status forward(struct gn_op *op, uint64_t step, struct gn_err *err)
+{
+	struct ref_op *r = self(op);
+	double *y = op->buffers.out;
+	size_t count = gn_layout_elements(&op->info.out);
+
+	(void)err;
+	r->step = step;
+	widen(r->weights, op->buffers.weight, r->weight);
+	widen(r->biases, op->buffers.bias, r->bias);
+	forward_of_kind(r, count);
+	if (op->desc.add)
 		gn_ref_add_forward(count, y, op->buffers.in[1], y);
-	if (d->relu)
+	if (op->desc.relu)
 		gn_ref_relu_forward(count, y, y);
 	return GN_OK;
 }
@@ -209,16 +228,31 @@ static const double *before_relu(struct ref_op *r, size_t count)
 	return masked;
 }
 
-static enum gn_status backward(struct gn_op *op, struct gn_err *err)
+static void tokens_backward(struct ref_op *r, const double *dy)
 {
-	struct ref_op *r = self(op);
-	const struct gn_op_desc *d = &op->desc;
-	const struct gn_op_buffers *b = &op->buffers;
-	size_t count = gn_layout_elements(&op->info.out);
-	const double *dy = before_relu(r, count);
+	const struct gn_op_desc *d = &r->base.desc;
+	const struct gn_op_buffers *b = &r->base.buffers;
+	int n = d->in[0].n, c = r->base.info.out.c;
+	size_t map = (size_t)d->in[0].h * d->in[0].w;
+	double *dx = b->din[0];
 
-	(void)err;
-	widen(r->weights, b->weight, r->weight);
+	if (d->kind == GN_OP_TOKENS) {
+		gn_ref_tokens_backward(n, c, map, dy, dx, r->dweight, r->dbias);
+	} else if (d->kind == GN_OP_ATTENTION) {
+		gn_ref_attention_backward(n, d->heads, c / d->heads, map, b->in[0], dy, dx, b->workspace);
+	} else {
+		memset(dx, 0, gn_layout_bytes(&r->base.info.in[0]));
+		for (size_t i = 0; i < (size_t)n * c; i++)
+			dx[i * map] = dy[i];
+	}
+}
+
+/* Gradients of the operator alone. */
+static void backward_of_kind(struct ref_op *r, size_t count, const double *dy)
+{
+	const struct gn_op_desc *d = &r->base.desc;
+	const struct gn_op_buffers *b = &r->base.buffers;
+
 	switch (d->kind) {
 	case GN_OP_CONV:
 		conv_backward(r, dy);
@@ -264,18 +298,23 @@ static enum gn_status backward(struct gn_op *op, struct gn_err *err)
 					   b->din[0], r->dweight, r->dbias);
 		break;
 	case GN_OP_TOKENS:
-		gn_ref_tokens_backward(d->in[0].n, d->in[0].c, (size_t)d->in[0].h * d->in[0].w, dy, b->din[0], r->dweight, r->dbias);
-		break;
 	case GN_OP_ATTENTION:
-		gn_ref_attention_backward(d->in[0].n, d->heads, op->info.out.c / d->heads, (size_t)d->in[0].h * d->in[0].w, b->in[0], dy,
-					  b->din[0], b->workspace);
-		break;
 	case GN_OP_FIRST_PIXEL:
-		memset(b->din[0], 0, gn_layout_bytes(&op->info.in[0]));
-		for (size_t i = 0; i < count; i++)
-			((double *)b->din[0])[i * d->in[0].h * d->in[0].w] = dy[i];
+		tokens_backward(r, dy);
 		break;
 	}
+}
+
+static enum gn_status backward(struct gn_op *op, struct gn_err *err)
+{
+	struct ref_op *r = self(op);
+	const struct gn_op_buffers *b = &op->buffers;
+	size_t count = gn_layout_elements(&op->info.out);
+	const double *dy = before_relu(r, count);
+
+	(void)err;
+	widen(r->weights, b->weight, r->weight);
+	backward_of_kind(r, count, dy);
 	narrow(r->weights, r->dweight, b->dweight);
 	narrow(r->biases, r->dbias, b->dbias);
 	return GN_OK;

@@ -567,8 +567,7 @@ static enum gn_status train_in_worlds(const struct gn_train_options *given, cons
 	}
 	if (regroup)
 		gn_regroup_leave(regroup);
-	if (*world)
-		gn_world_destroy(*world);
+	gn_world_destroy(*world);
 	*world = NULL;
 	gn_regroup_close(regroup);
 	gn_carried_release(&carried);

@@ -86,6 +86,10 @@ rm -rf bad && cp -a "$step" bad && cp bad/ema.safetensors bad/model.safetensors
 expect 3 'model.safetensors was changed' 'an exchanged file' "$gannet" info --checkpoint-key key bad
 rm -rf bad && cp -a "$step" bad && perl -pi -e 's/"step": 6/"step": 7/' bad/manifest.json
 expect 3 'fails its authentication' 'a changed manifest' "$gannet" info --checkpoint-key key bad
+rm -rf bad && cp -a "$step" bad && perl -pi -e 's/"salt": "./"salt": "x/' bad/manifest.json
+expect 3 'not described as Gannet does it' 'a salt that is none' "$gannet" info --checkpoint-key key bad
+rm -rf bad && cp -a "$step" bad && perl -pi -e 's/, "mac".*/}/' bad/manifest.json
+expect 3 'not described as Gannet does it' 'a manifest without its signature' "$gannet" info --checkpoint-key key bad
 rm -rf bad && cp -a "$step" bad && perl -pi -e 's/, "encryption".*/}/' bad/manifest.json
 expect 2 'bad is not encrypted' 'one that no longer says that it is encrypted' "$gannet" info --checkpoint-key key bad
 

@@ -31,7 +31,6 @@ static void fill(const struct gn_param *p, double centre, double width, float *a
 		array[p->offset + i] = (float)(centre + width * gn_init_formula(p->name, i));
 }
 
-/* Convolutions and linear layers keep their initial weights; all that begins as 0 or 1 gets values. */
 static int is_zero(const struct gn_param *p, const float *array)
 {
 	for (size_t i = 0; i < p->count; i++)
@@ -40,6 +39,7 @@ static int is_zero(const struct gn_param *p, const float *array)
 	return 1;
 }
 
+/* Convolutions and linear layers keep their initial weights; all that begins as 0 or 1 gets values. */
 static void fill_all(struct probe *p)
 {
 	for (int i = 0; i < gn_model_param_count(p->model); i++) {
@@ -49,7 +49,7 @@ static void fill_all(struct probe *p)
 			fill(param, 0, 0.2, p->params);
 		else if (param->kind == GN_PARAM_BN_WEIGHT)
 			fill(param, 0.6, 0.3, p->params);
-		else if (param->kind == GN_PARAM_TOKEN || is_zero(param, p->params))
+		else if (is_zero(param, p->params))
 			fill(param, 0, 0.1, p->params);
 		else if (param->kind == GN_PARAM_LAYER_SCALE)
 			fill(param, 0.4, 0.3, p->params);

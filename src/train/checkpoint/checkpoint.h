@@ -116,8 +116,8 @@ enum gn_status gn_checkpoint_try(struct gn_comm *comm, const struct gn_checkpoin
 
 /* One process. path: a checkpoint, or a folder of checkpoints, of which the newest valid one is used; each rejected one is logged
  * with the reason. found (PATH_MAX bytes) receives the checkpoint's folder. Verifies sizes and digests of all files, with a key (borrowed,
- * here and below; NULL: none) also the signature. GN_ERR_USAGE: a checkpoint has another key, or is not encrypted. GN_ERR_NOT_FOUND: there is no checkpoint. GN_ERR_DATA: none is valid. GN_ERR_UNSUPPORTED: the newest candidate has a newer format
- * version. */
+ * here and below; NULL: none) also the signature. GN_ERR_USAGE: a checkpoint has another key, or is not encrypted. GN_ERR_NOT_FOUND:
+ * there is no checkpoint. GN_ERR_DATA: none is valid. GN_ERR_UNSUPPORTED: the newest candidate has a newer format version. */
 enum gn_status gn_checkpoint_find(const char *path, const struct gn_data_key *key, struct gn_log *log, char found[PATH_MAX],
 				  struct gn_checkpoint_info *info, struct gn_err *err);
 /* One process. Fills the non-NULL arrays, and of slots any, from a checkpoint returned by gn_checkpoint_find(). GN_ERR_DATA for
@@ -127,8 +127,8 @@ enum gn_status gn_checkpoint_load(const char *folder, const struct gn_checkpoint
 				  struct gn_err *err);
 /* One process: what rank of `ranks` has of a run of was_ranks. With the same number its own. With another it gets the sum of those of ranks
  * rank, rank + ranks, ..., times ranks / was_ranks: a mean over ranks that they were kept back from gets the same in the end. */
-enum gn_status gn_checkpoint_load_rank(const char *folder, int64_t was_ranks, const struct gn_data_key *key, const struct gn_model *model, int rank, int ranks,
-				       const struct gn_checkpoint_rank_state *state, struct gn_err *err);
+enum gn_status gn_checkpoint_load_rank(const char *folder, int64_t was_ranks, const struct gn_data_key *key, const struct gn_model *model,
+				       int rank, int ranks, const struct gn_checkpoint_rank_state *state, struct gn_err *err);
 /* GN_ERR_USAGE if the checkpoint is encrypted and there is no key. */
 enum gn_status gn_checkpoint_needs_key(const char *folder, const struct gn_checkpoint_info *info, const struct gn_data_key *key, struct gn_err *err);
 /* The file with the weights, or with their moving average, which must exist (GN_ERR_DATA). */

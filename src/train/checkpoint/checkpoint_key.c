@@ -46,19 +46,21 @@ enum gn_status gn_checkpoint_sign(struct gn_strbuf *text, const struct gn_data_k
 }
 
 /* root: text as JSON. */
-static enum gn_status check(const char *path, const json_t *root, const char *text, size_t len, const struct gn_data_key *key, struct gn_err *err)
+static enum gn_status check_signature(const char *path, const json_t *root, const char *text, size_t len, const struct gn_data_key *key,
+				      struct gn_err *err)
 {
 	const json_t *encryption = json_object_get(root, "encryption");
-	const char *check = json_string_value(json_object_get(encryption, "key_check")), *tail = text + len - MAC_TAIL;
+	const char *key_check = json_string_value(json_object_get(encryption, "key_check"));
+	const char *tail = text + (len < MAC_TAIL ? 0 : len - MAC_TAIL);
 	uint8_t salt[GN_DATA_SALT_BYTES];
 	char found[GN_SHA256_HEX];
 	enum gn_status status;
 
-	if (gn_data_salt_from_hex(json_string_value(json_object_get(encryption, "salt")), salt) || !check || len < MAC_TAIL ||
+	if (gn_data_salt_from_hex(json_string_value(json_object_get(encryption, "salt")), salt) || !key_check || len < MAC_TAIL ||
 	    memcmp(tail, mac_begin, sizeof mac_begin - 1) || memcmp(text + len - (sizeof mac_end - 1), mac_end, sizeof mac_end - 1))
 		return gn_err_set(err, GN_ERR_DATA, "%s: its encryption is not described as Gannet does it, or the manifest was changed", path);
 	status = gn_data_key_derive_hex(key, salt, "gannet checkpoint check 1", found, err);
-	if (!status && strcmp(found, check))
+	if (!status && strcmp(found, key_check))
 		return gn_err_set(err, GN_ERR_USAGE, "--checkpoint-key: %s was written with another key", path);
 	if (!status)
 		status = mac_of(key, salt, text, len - MAC_TAIL, found, err);
@@ -83,7 +85,7 @@ enum gn_status gn_checkpoint_authenticate(const char *folder, const struct gn_da
 		status = gn_err_set(err, GN_ERR_USAGE, "--checkpoint-key is given, but %s is not encrypted: if it should be, it was replaced; "
 				    "else leave the key out, or begin a new run with --init of its weights", folder);
 	else
-		status = check(path, root, text, len, key, err);
+		status = check_signature(path, root, text, len, key, err);
 	json_decref(root);
 	free(text);
 	return status;

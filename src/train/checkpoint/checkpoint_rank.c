@@ -110,8 +110,8 @@ static enum gn_status load_file(const char *folder, int64_t was, const struct gn
 	return status;
 }
 
-enum gn_status gn_checkpoint_load_rank(const char *folder, int64_t was_ranks, const struct gn_data_key *key, const struct gn_model *model, int rank, int ranks,
-				       const struct gn_checkpoint_rank_state *s, struct gn_err *err)
+enum gn_status gn_checkpoint_load_rank(const char *folder, int64_t was_ranks, const struct gn_data_key *key, const struct gn_model *model,
+				       int rank, int ranks, const struct gn_checkpoint_rank_state *s, struct gn_err *err)
 {
 	float *scratch = malloc(gn_model_param_elements(model) * sizeof *scratch + 1);
 	float scale = (float)ranks / (float)was_ranks;

@@ -77,8 +77,7 @@ static struct gn_param describe(struct gn_model *m, int node, const char *suffix
 				const int64_t *shape, size_t offset)
 {
 	struct gn_param p = {.kind = kind, .node = node, .dims = dims, .count = 1, .offset = offset};
-
-	int is_whole = !*m->nodes[node].name;
+	int is_whole = !*m->nodes[node].name; /* the suffix */
 
 	if ((size_t)snprintf(p.name, sizeof p.name, "%s%s%s", m->nodes[node].name, is_whole ? "" : ".", suffix) >= sizeof p.name)
 		m->failed = 1;

@@ -29,7 +29,7 @@ enum gn_status gn_model_find_cut(const struct gn_model *m, const char *name, int
 	while (found < m->node_count && !is_within(m->nodes[found].name, name))
 		found++;
 	if (found == m->node_count)
-		return gn_err_set(err, GN_ERR_USAGE, "--cut %s: %s has no layer or block of that name", name, m->name);
+		return gn_err_set(err, GN_ERR_USAGE, "%s: %s has no layer or block of that name", name, m->name);
 	if (gn_model_can_cut(m, found)) {
 		*node = found;
 		return GN_OK;
@@ -37,8 +37,8 @@ enum gn_status gn_model_find_cut(const struct gn_model *m, const char *name, int
 	for (int i = 2; i < m->node_count; i++)
 		if (gn_model_can_cut(m, i) && (!nearest || abs(i - found) < abs(nearest - found)))
 			nearest = i;
-	return gn_err_set(err, GN_ERR_USAGE, "--cut %s: %s cannot be cut before %s, where more than one tensor passes, or none; the nearest place is "
-			  "before %s", name, m->name, name, nearest ? m->nodes[nearest].name : "none");
+	return gn_err_set(err, GN_ERR_USAGE, "%s cannot be cut before %s, where more than one tensor passes, or none; the nearest place is before %s",
+			  m->name, name, nearest ? m->nodes[nearest].name : "none");
 }
 
 /* Parameters or buffers of the nodes; *base: the first one's offset. */

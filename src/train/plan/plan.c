@@ -323,11 +323,6 @@ const void *gn_plan_output(const struct gn_plan *p)
 	return gn_plan_address(p, p->tensors[p->logits_tensor].data);
 }
 
-const struct gn_layout *gn_plan_input_layout(const struct gn_plan *p)
-{
-	return &p->tensors[0].layout;
-}
-
 const void *gn_plan_input_gradient(const struct gn_plan *p)
 {
 	return gn_plan_address(p, p->tensors[0].grad);

@@ -73,7 +73,9 @@ enum gn_status gn_plan_stage(struct gn_plan *p, const void *images, const struct
  * masks. accumulated: a flat array of gradients that are added to this batch's before they are reported; NULL: none. */
 enum gn_status gn_plan_run(struct gn_plan *p, uint64_t number, const struct gn_plan_observer *observer, const float *accumulated,
 			   struct gn_err *err);
-/* --- Steps of a part of a network (gn_model_part): forward and backward by themselves, in one plan for each batch in flight --- */
+
+/* --- Steps of a part of a network (gn_model_part): forward and backward by themselves, in one plan for each batch in flight. For the stages
+ * of a pipeline, which no command uses yet --- */
 
 /* As gn_plan_run, without backward: the loss is the last part's. What was staged for a part that is not the first is its input, in the
  * layout of options.input. */
@@ -81,11 +83,10 @@ enum gn_status gn_plan_run_forward(struct gn_plan *p, uint64_t number, const str
 /* After it, backward. gradient: of the output, in its layout, on the device; NULL of the last part. */
 enum gn_status gn_plan_run_backward(struct gn_plan *p, const void *gradient, const struct gn_plan_observer *observer, const float *accumulated,
 				    struct gn_err *err);
-/* The output of a part that is not the last one, on the device: its layout, and its values after a forward. The layout of the input, and the
- * gradient of the input of one that is not the first, after backward. Borrowed until the next call. */
+/* The output of a part that is not the last one, on the device: its layout, and its values after a forward. The gradient of the input of
+ * one that is not the first, in the input's layout, after backward. Borrowed until the next call. */
 const struct gn_layout *gn_plan_output_layout(const struct gn_plan *p);
 const void *gn_plan_output(const struct gn_plan *p);
-const struct gn_layout *gn_plan_input_layout(const struct gn_plan *p);
 const void *gn_plan_input_gradient(const struct gn_plan *p);
 
 /* After the device has been waited for: whether the labels of all batches since the last call were classes; else GN_ERR_DATA. */
