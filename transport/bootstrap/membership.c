@@ -15,8 +15,6 @@ static void begin_epoch(struct gn_acceptor *a, const struct gn_roster *chosen)
 {
 	a->current = *chosen;
 	a->promised = a->accepted = 0;
-	a->proposal.key = 0;
-	a->proposal.count = 0;
 }
 
 void gn_acceptor_init(struct gn_acceptor *a, const struct gn_roster *first)
@@ -70,9 +68,7 @@ enum gn_membership_answer gn_acceptor_decide(struct gn_acceptor *a, const struct
 	return GN_MEMBERSHIP_GRANTED;
 }
 
-int gn_membership_quorum(const struct gn_roster *epoch, uint32_t promised, uint32_t accepted)
+int gn_membership_is_majority(const struct gn_roster *epoch, uint32_t members)
 {
-	uint32_t fewer = promised < accepted ? promised : accepted;
-
-	return (2 * fewer > epoch->count) - (2 * fewer < epoch->count);
+	return 2 * members > epoch->count;
 }

@@ -1,8 +1,7 @@
 /* Agreement of a run's processes on their next epoch of membership: one process's part of single-decree Paxos, one decision an epoch.
  *
  * The acceptors of a decision are the members of the epoch before it. A proposal is chosen when members that are a majority of that epoch
- * have accepted it; exactly half of them do with a witness, which grants each epoch to one proposal for ever (a file that is created
- * exclusively). So two different proposals are never chosen for one epoch, whichever processes are cut off, stop, wake up or end, and
+ * have accepted it. So two different proposals are never chosen for one epoch, whichever processes are cut off, stop, wake up or end, and
  * whichever messages are lost, late or repeated. A process that answers a ballot must not go on with the epoch that the ballot ends.
  *
  * Pure functions of their arguments. Thread safety: one thread per object.
@@ -17,7 +16,7 @@
 /* An epoch of membership. */
 struct gn_roster {
 	uint64_t epoch; /* from 1 on */
-	uint64_t key;	/* random: tells proposals for one epoch apart; 0: there is no roster */
+	uint64_t key;	/* random: tells proposals for one epoch apart */
 	uint32_t count;
 	uint64_t ids[GN_MEMBERS_MAX]; /* of processes, all different, in the order of ranks */
 };
@@ -50,9 +49,7 @@ enum gn_membership_answer gn_acceptor_prepare(struct gn_acceptor *a, uint64_t ep
 enum gn_membership_answer gn_acceptor_accept(struct gn_acceptor *a, const struct gn_roster *proposal, uint64_t ballot);
 /* Told that an epoch has been chosen. */
 enum gn_membership_answer gn_acceptor_decide(struct gn_acceptor *a, const struct gn_roster *chosen);
-/* Of so many members of an epoch that have promised and accepted the ballot: 1: chosen; 0: chosen if the witness grants it; -1: not chosen.
- * A ballot that only half have promised needs the witness even if more accept it: the other half may have chosen with the witness what the
- * first half was not told. The witness is asked last. */
-int gn_membership_quorum(const struct gn_roster *epoch, uint32_t promised, uint32_t accepted);
+/* Whether so many members of an epoch are enough: those that have promised a ballot, to propose; those that have accepted it, to choose. */
+int gn_membership_is_majority(const struct gn_roster *epoch, uint32_t members);
 
 #endif

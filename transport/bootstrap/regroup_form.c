@@ -26,7 +26,7 @@ struct attempt {
 	uint64_t ballot, began_ns, until_ns;
 	uint64_t silent_ns;  /* how long a rank may answer nothing */
 	int asks_all;	     /* also those that are lost */
-	uint32_t promised, accepted, dead;
+	uint32_t promised, dead;
 	uint64_t best;	     /* ballot of the proposal */
 	struct gn_roster proposal;
 	char granted[GN_MEMBERS_MAX];
@@ -104,7 +104,6 @@ static enum gn_status propose_own(struct attempt *t, struct gn_err *err)
 
 	t->proposal = (struct gn_roster){.epoch = t->ends.epoch + 1};
 	memcpy(&t->proposal.key, random.bytes, sizeof t->proposal.key);
-	t->proposal.key |= 1;
 	for (uint32_t m = 0; m < t->ends.count; m++)
 		if (t->granted[m] == 1)
 			t->proposal.ids[t->proposal.count++] = t->ends.ids[m];
@@ -140,17 +139,16 @@ static enum gn_status run_attempt(struct attempt *t, struct gn_regroup_request *
 		prepare(t, m, q, a);
 	if (is_decided(t->g))
 		return GN_OK;
-	if (2 * (t->ends.count - t->dead) <= t->ends.count)
+	if (!gn_membership_is_majority(&t->ends, t->ends.count - t->dead))
 		return too_few(t->promised, t->ends.count, err);
 	/* ranks that promise without being a majority have decided nothing: the next attempt asks again */
-	if (gn_membership_quorum(&t->ends, t->promised, t->promised) <= 0)
+	if (!gn_membership_is_majority(&t->ends, t->promised))
 		return GN_OK;
 	if (!t->best)
 		status = propose_own(t, err);
 	if (status)
 		return status;
-	t->accepted = tell(t, GN_REGROUP_ACCEPT, q, a);
-	if (gn_membership_quorum(&t->ends, t->promised, t->accepted) > 0)
+	if (gn_membership_is_majority(&t->ends, tell(t, GN_REGROUP_ACCEPT, q, a)))
 		tell(t, GN_REGROUP_DECIDE, q, a);
 	return GN_OK;
 }
