@@ -47,7 +47,6 @@ void gn_regroup_answer(struct gn_regroup *g, const struct gn_regroup_request *q,
 		a->port = g->port;
 	if (a->result == GN_MEMBERSHIP_NEWER)
 		a->roster = g->acceptor.current;
-	pthread_cond_broadcast(&g->changed);
 	pthread_mutex_unlock(&g->lock);
 }
 
@@ -171,7 +170,6 @@ enum gn_status gn_regroup_open(struct gn_world *w, int least, struct gn_log *log
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the contacts of %d ranks", size);
 	}
 	pthread_mutex_init(&g->lock, NULL);
-	pthread_cond_init(&g->changed, NULL);
 	g->log = log;
 	g->least = least;
 	g->count = (uint32_t)size;
@@ -215,7 +213,6 @@ void gn_regroup_close(struct gn_regroup *g)
 		pthread_join(g->thread, NULL);
 	gn_auth_listener_close(g->listener);
 	gn_secret_wipe(&g->secret);
-	pthread_cond_destroy(&g->changed);
 	pthread_mutex_destroy(&g->lock);
 	free(g->contacts);
 	free(g);

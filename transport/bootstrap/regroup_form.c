@@ -24,7 +24,6 @@ struct attempt {
 	const struct gn_world *world; /* of that epoch, NULL: it never was */
 	struct gn_roster ends;
 	uint64_t ballot, began_ns, until_ns;
-	uint64_t silent_ns;  /* how long a rank may answer nothing */
 	int asks_all;	     /* also those that are lost */
 	uint32_t promised, dead;
 	uint64_t best;	     /* ballot of the proposal */
@@ -37,6 +36,12 @@ static void pause_shortly(void)
 	const struct timespec t = {0, PAUSE_NS};
 
 	nanosleep(&t, NULL);
+}
+
+/* How long a rank may answer nothing. */
+static uint64_t silence_ns(const struct gn_world *w)
+{
+	return w ? (uint64_t)gn_world_silent_after_ms(w) * 1000000 : TURN_NS;
 }
 
 static int is_decided(struct gn_regroup *g)
@@ -90,7 +95,7 @@ static void prepare(struct attempt *t, uint32_t member, const struct gn_regroup_
 			return;
 		if (reply == GN_REGROUP_ANSWERED && !a->busy)
 			break;
-		if (reply == GN_REGROUP_SILENT && gn_clock_ns() >= t->began_ns + t->silent_ns)
+		if (reply == GN_REGROUP_SILENT && gn_clock_ns() >= t->began_ns + silence_ns(w))
 			return;
 		pause_shortly();
 	}
@@ -162,8 +167,7 @@ static enum gn_status attempt(struct gn_regroup *g, const struct gn_world *w, ui
 	enum gn_status status = GN_ERR_NO_MEMORY;
 
 	if (t && q && a) {
-		*t = (struct attempt){.g = g, .world = w, .began_ns = began_ns, .until_ns = until_ns, .asks_all = number > 0,
-				      .silent_ns = w ? (uint64_t)gn_world_silent_after_ms(w) * 1000000 : TURN_NS};
+		*t = (struct attempt){.g = g, .world = w, .began_ns = began_ns, .until_ns = until_ns, .asks_all = number > 0};
 		pthread_mutex_lock(&g->lock);
 		t->ends = g->acceptor.current;
 		if (g->acceptor.promised > g->highest)
@@ -212,13 +216,11 @@ static enum gn_status agree(struct gn_regroup *g, const struct gn_world *w, uint
 
 	await_decision(g, (uint64_t)turn(g, w) * TURN_NS);
 	for (int number = 0; !status && !is_decided(g); number++) {
-		uint64_t silent = w ? (uint64_t)gn_world_silent_after_ms(w) * 1000000 : TURN_NS;
-
 		status = attempt(g, w, began, until_ns, number, &promised, &ranks, err);
 		if (status || is_decided(g))
 			break;
 		/* others that are left have answered by now, or will not */
-		if (gn_clock_ns() > until_ns || (number > 2 && gn_clock_ns() > began + silent + 5 * TURN_NS))
+		if (gn_clock_ns() > until_ns || (number > 2 && gn_clock_ns() > began + silence_ns(w) + 5 * TURN_NS))
 			status = too_few(promised, ranks, err);
 		await_decision(g, (uint64_t)(1 + g->id % 7) * 20 * PAUSE_NS);
 	}
@@ -246,18 +248,17 @@ static enum gn_status find_port(struct gn_regroup *g, struct gn_err *err)
 /* Asks rank 0 for its port. */
 static enum gn_status ask_port(struct gn_regroup *g, uint64_t id, int *port, struct gn_err *err)
 {
-	struct gn_regroup_request *q = calloc(1, sizeof *q);
+	struct gn_regroup_request *q = malloc(sizeof *q);
 	struct gn_regroup_answer *a = calloc(1, sizeof *a);
 	uint64_t until = gn_clock_ns() + (uint64_t)(JOIN_MAX_S * 1e9);
 	enum gn_status status = q && a ? GN_OK : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a message");
 
 	*port = 0;
+	if (!status)
+		*q = (struct gn_regroup_request){.what = GN_REGROUP_WHERE, .epoch = g->epoch};
 	while (!status && !*port) {
-		enum gn_regroup_reply reply;
+		enum gn_regroup_reply reply = gn_regroup_ask(g, id, q, a);
 
-		q->what = GN_REGROUP_WHERE;
-		q->epoch = g->epoch;
-		reply = gn_regroup_ask(g, id, q, a);
 		if (reply == GN_REGROUP_ANSWERED && a->port)
 			*port = a->port;
 		else if (reply == GN_REGROUP_DEAD || a->result == GN_MEMBERSHIP_NEWER || gn_clock_ns() > until)

@@ -48,7 +48,6 @@ struct gn_regroup {
 	uint64_t highest; /* ballot seen */
 	pthread_t thread;
 	pthread_mutex_t lock; /* of what follows */
-	pthread_cond_t changed;
 	struct gn_acceptor acceptor;
 	int stop, ready, leaves;
 	int port;	    /* of the rendezvous of */
