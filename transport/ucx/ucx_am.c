@@ -55,23 +55,16 @@ static void complete(struct gn_ucx_request *r, ucs_status_t rc)
 	gn_ucx_complete_request(r, rc);
 }
 
-/* A message that was not posted. */
-static enum gn_status not_posted(struct gn_ucx_request *r, enum gn_status status)
-{
-	r->status = status;
-	if (r->sealed)
-		gn_ucx_unseal(r);
-	return status;
-}
-
 /* UCX may call back while it posts, and return the request all the same: r is then its owner's again, who may have freed it. */
 static enum gn_status posted(struct gn_ucx_request *r, const int *ended, void *request, const char *what, struct gn_err *err)
 {
+	enum gn_status status;
+
 	if (*ended)
 		return GN_OK;
 	r->ended = NULL;
-	return UCS_PTR_IS_ERR(request) ? not_posted(r, gn_ucx_request_posted(r, request, what, err))
-				       : gn_ucx_request_posted(r, request, what, err);
+	status = gn_ucx_request_posted(r, request, what, err);
+	return status ? gn_ucx_not_posted(r, status) : GN_OK;
 }
 
 static void sent(void *request, ucs_status_t rc, void *argument)
@@ -104,7 +97,7 @@ enum gn_status gn_ucx_am_send(struct gn_ucx *f, int rank, const void *header, si
 		return gn_err_set(err, GN_ERR_PEER_LOST, "rank %d on %s is lost", rank, gn_world_host_of(f->world, rank));
 	status = f->cipher ? gn_ucx_seal_am(f, rank, &header, &header_bytes, &data, &len_bytes, r, err) : GN_OK;
 	if (status)
-		return not_posted(r, status);
+		return gn_ucx_not_posted(r, status);
 	r->len_bytes = len_bytes;
 	r->active = 1;
 	r->ended = &ended;
@@ -121,7 +114,7 @@ enum gn_status gn_ucx_am_receive(struct gn_ucx *f, void *descriptor, void *into,
 	enum gn_status status = f->cipher ? gn_ucx_expect_am(f, descriptor, &into, &len_bytes, r, err) : GN_OK;
 
 	if (status)
-		return not_posted(r, status);
+		return gn_ucx_not_posted(r, status);
 	r->len_bytes = len_bytes;
 	r->active = 1;
 	r->ended = &ended;

@@ -159,6 +159,8 @@ void gn_ucx_forget_am(struct gn_ucx *f, const void *descriptor);
 /* Completes a request with UCX's result; takes over what UCX returned for it. */
 void gn_ucx_complete_request(struct gn_ucx_request *r, ucs_status_t rc);
 enum gn_status gn_ucx_request_posted(struct gn_ucx_request *r, void *request, const char *what, struct gn_err *err);
+/* After a failure to post: gives its ciphertext's buffer back. Returns status. */
+enum gn_status gn_ucx_not_posted(struct gn_ucx_request *r, enum gn_status status);
 
 void gn_ucx_free_stripes(struct gn_ucx *f);
 /* Cancels what is under way of an active receive that has several fragments. */

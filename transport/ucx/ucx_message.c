@@ -290,8 +290,7 @@ enum gn_status gn_ucx_request_posted(struct gn_ucx_request *r, void *request, co
 	return GN_OK;
 }
 
-/* A message that was not posted. */
-static enum gn_status not_posted(struct gn_ucx_request *r, enum gn_status status)
+enum gn_status gn_ucx_not_posted(struct gn_ucx_request *r, enum gn_status status)
 {
 	if (r->sealed) {
 		r->status = status;
@@ -330,7 +329,7 @@ enum gn_status gn_ucx_send(struct gn_ucx *f, int rank, uint64_t tag, const void 
 		status = gn_ucx_seal(f, rank, tag, &data, &len_bytes, r, err);
 	if (!status)
 		status = post_send(f, rank, tag, data, len_bytes, r, err);
-	return status ? not_posted(r, status) : GN_OK;
+	return status ? gn_ucx_not_posted(r, status) : GN_OK;
 }
 
 /* A message that has already arrived is found by probing, because UCX 1.13 does not return its length when ucp_tag_recv_nbx()
@@ -370,7 +369,7 @@ enum gn_status gn_ucx_receive(struct gn_ucx *f, int rank, uint64_t tag, void *da
 		status = gn_ucx_expect(f, rank, tag, &data, &len_bytes, r, err);
 	if (!status)
 		status = post_receive(f, rank, tag, data, len_bytes, r, err);
-	return status ? not_posted(r, status) : GN_OK;
+	return status ? gn_ucx_not_posted(r, status) : GN_OK;
 }
 
 int gn_ucx_find_arrived(const struct gn_ucx *f, uint64_t tag, uint64_t any, uint64_t *found)

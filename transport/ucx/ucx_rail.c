@@ -155,8 +155,8 @@ void gn_ucx_rail_close(struct gn_ucx_rail *r, int keep_worker)
 	free(r->endpoints);
 }
 
-/* --- address exchange. A record is the rank's share of rails (8 bytes), with a bit that says that it encrypts, its salt (32 bytes) and, for each rail, the length of its worker address (8
- * bytes) and the address, zero-padded to a multiple of 8 bytes. --- */
+/* --- address exchange. A record is the rank's share of rails (8 bytes), with a bit that says that it encrypts, its salt (32 bytes) and,
+ * for each rail, the length of its worker address (8 bytes) and the address, zero-padded to a multiple of 8 bytes. --- */
 
 static const uint64_t ENCRYPTS = (uint64_t)1 << 63;
 
