@@ -354,8 +354,8 @@ static void warn_of_secret(const struct gn_world *w, struct gn_log *log)
 	static const struct gn_secret none;
 
 	if (w->encrypts && w->nodes > 1 && !w->bootstrap->rank && !memcmp(&w->bootstrap->secret, &none, sizeof none))
-		gn_log_warn(log, "--encrypt-network: without GANNET_SECRET_FILE its keys come from a number that PMIx sends between nodes unencrypted: "
-			    "who reads that can read the rest");
+		gn_log_warn(log, "--encrypt-network: without GANNET_SECRET_FILE its keys come from a number that PMIx sends between nodes "
+			    "unencrypted: who reads that can read the rest");
 }
 
 enum gn_status gn_world_create(const struct gn_world_options *options, struct gn_log *log, struct gn_world **out,
@@ -363,7 +363,7 @@ enum gn_status gn_world_create(const struct gn_world_options *options, struct gn
 {
 	struct gn_world *w = calloc(1, sizeof *w);
 	struct gn_launcher detected;
-	const char *ifnames;
+	const char *ifnames, *encrypt = getenv(GN_WORLD_ENCRYPT);
 	enum gn_status status;
 	size_t size;
 
@@ -372,7 +372,7 @@ enum gn_status gn_world_create(const struct gn_world_options *options, struct gn
 	if (options)
 		w->limits = options->limits;
 	w->keep_going = options && options->keep_going;
-	w->encrypts = (options && options->encrypt) || (getenv(GN_WORLD_ENCRYPT) && *getenv(GN_WORLD_ENCRYPT) && strcmp(getenv(GN_WORLD_ENCRYPT), "0"));
+	w->encrypts = (options && options->encrypt) || (encrypt && *encrypt && strcmp(encrypt, "0"));
 	ifnames = options && options->ifnames ? options->ifnames : getenv(GN_WORLD_IFNAMES);
 	status = open_bootstrap(options, &detected, log, &w->bootstrap, err);
 	if (!status)
