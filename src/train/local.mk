@@ -11,7 +11,7 @@ libgannet_train_a_SOURCES += \
 	src/train/checkpoint/checkpoint_local.c \
 	src/train/checkpoint/checkpoint_manifest.c \
 	src/train/checkpoint/checkpoint_rank.c \
-	src/train/checkpoint/checkpoint_snapshot.c \
+	src/train/checkpoint/checkpoint_snapshot.c src/train/checkpoint/checkpoint_snapshot.h \
 	src/train/checkpoint/checkpoint_write.c \
 	src/train/checkpoint/checkpoint_writer.c src/train/checkpoint/checkpoint_writer.h \
 	src/train/checkpoint/owner.c src/train/checkpoint/owner.h \

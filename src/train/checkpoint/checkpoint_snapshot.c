@@ -1,5 +1,5 @@
 /* A copy of what a rank writes of a checkpoint, so that training goes on while it is written. */
-#include "src/train/checkpoint/checkpoint_internal.h"
+#include "src/train/checkpoint/checkpoint_snapshot.h"
 
 #include "src/base/alloc.h"
 

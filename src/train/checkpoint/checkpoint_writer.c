@@ -3,6 +3,7 @@
 #include "src/base/file.h"
 #include "src/base/thread.h"
 #include "src/train/checkpoint/checkpoint_internal.h"
+#include "src/train/checkpoint/checkpoint_snapshot.h"
 
 #include <linux/ioprio.h>
 #include <omp.h>

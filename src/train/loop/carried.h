@@ -6,7 +6,7 @@
 #define GN_TRAIN_LOOP_CARRIED_H
 
 #include "src/base/status.h"
-#include "src/train/checkpoint/checkpoint.h"
+#include "src/train/checkpoint/checkpoint_snapshot.h"
 #include "src/train/checkpoint/owner.h"
 
 #include <stddef.h>
@@ -17,7 +17,7 @@ struct gn_carried {
 	int is_there;		/* the rest is */
 	struct gn_run_state state;
 	int64_t number;		/* of checkpoints that the run has saved */
-	struct gn_checkpoint_arrays arrays; /* in torch's order; what the run has none of is NULL. Owned */
+	struct gn_checkpoint_snapshot copy; /* in torch's order; what the run has none of is NULL. Owned */
 	char owner[GN_OWNER_NONCE]; /* of the checkpoint folder; "": it has none */
 	uint64_t world;		/* worlds since the start */
 	const char *why;	/* the loss, for the log; borrowed; NULL: none */

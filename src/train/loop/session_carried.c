@@ -1,6 +1,5 @@
 #include "src/train/loop/carried.h"
 
-#include "src/base/alloc.h"
 #include "src/base/clock.h"
 #include "src/train/loop/session.h"
 #include "transport/coll/agree.h"
@@ -16,54 +15,19 @@ struct place {
 	int32_t is_there, zero;
 };
 
-static enum gn_status take(float **to, const float *from, size_t count, struct gn_err *err)
-{
-	if (!from || !count)
-		return GN_OK;
-	if (!*to)
-		*to = gn_alloc_aligned(count * sizeof(float));
-	if (!*to)
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to keep the state of training after a loss");
-	memcpy(*to, from, count * sizeof(float));
-	return GN_OK;
-}
-
-/* In the run's order. */
-static enum gn_status take_all(struct gn_carried *c, const struct gn_checkpoint_arrays *a, size_t params, size_t buffers, struct gn_err *err)
-{
-	enum gn_status status = take(&c->arrays.params, a->params, params, err);
-
-	if (!status)
-		status = take(&c->arrays.buffers, a->buffers, buffers, err);
-	for (int k = 0; k < GN_OPTIM_SLOTS_MAX && !status; k++)
-		status = take(&c->arrays.slots[k], a->slots[k], params, err);
-	if (!status)
-		status = take(&c->arrays.average_params, a->average_params, params, err);
-	return status ? status : take(&c->arrays.average_buffers, a->average_buffers, buffers, err);
-}
-
 enum gn_status gn_carried_take(struct gn_carried *c, struct gn_session *s, struct gn_err *err)
 {
 	struct gn_checkpoint_arrays a = gn_session_arrays(s);
-	size_t params = gn_model_param_elements(s->model), buffers = gn_model_buffer_elements(s->model);
-	struct gn_weight_layouts *layouts = s->replica.layouts;
 	enum gn_status status;
 
-	for (int k = gn_optim_slots(s->checkpoint.info.optimizer); k < GN_OPTIM_SLOTS_MAX; k++)
-		a.slots[k] = NULL;
 	/* sums over ranks write to the buffers, and one of them may have come to half of it */
 	if (s->is_within_step)
 		a.buffers = s->replica.kept_buffers;
 	c->is_there = 0;
-	status = take_all(c, &a, params, buffers, err);
+	status = gn_checkpoint_snapshot_take(&c->copy, s->model, 0, 1, s->checkpoint.info.optimizer, &a, err);
 	if (status)
 		return status;
-	gn_weight_layouts_out(layouts, c->arrays.params);
-	for (int k = 0; k < GN_OPTIM_SLOTS_MAX; k++)
-		if (c->arrays.slots[k])
-			gn_weight_layouts_out(layouts, c->arrays.slots[k]);
-	if (c->arrays.average_params)
-		gn_weight_layouts_out(layouts, c->arrays.average_params);
+	gn_checkpoint_snapshot_to_plain(&c->copy, s->replica.layouts);
 	c->state = s->state;
 	c->number = s->checkpoint.number;
 	memcpy(c->owner, s->checkpoint.nonce, sizeof c->owner);
@@ -103,17 +67,17 @@ static enum gn_status give(struct gn_session *s, float *to, const float *from, s
 
 static enum gn_status give_all(const struct gn_carried *c, struct gn_session *s, int root, struct gn_err *err)
 {
-	const struct gn_checkpoint_arrays to = gn_session_arrays(s);
+	const struct gn_checkpoint_arrays to = gn_session_arrays(s), *from = &c->copy.arrays;
 	size_t params = gn_model_param_elements(s->model), buffers = gn_model_buffer_elements(s->model);
-	enum gn_status status = give(s, to.params, c->arrays.params, params, root, err);
+	enum gn_status status = give(s, to.params, from->params, params, root, err);
 
 	if (!status)
-		status = give(s, to.buffers, c->arrays.buffers, buffers, root, err);
+		status = give(s, to.buffers, from->buffers, buffers, root, err);
 	for (int k = 0; k < gn_optim_slots(s->checkpoint.info.optimizer) && !status; k++)
-		status = give(s, to.slots[k], c->arrays.slots[k], params, root, err);
+		status = give(s, to.slots[k], from->slots[k], params, root, err);
 	if (!status)
-		status = give(s, to.average_params, c->arrays.average_params, params, root, err);
-	return status ? status : give(s, to.average_buffers, c->arrays.average_buffers, buffers, root, err);
+		status = give(s, to.average_params, from->average_params, params, root, err);
+	return status ? status : give(s, to.average_buffers, from->average_buffers, buffers, root, err);
 }
 
 enum gn_status gn_carried_give(const struct gn_carried *c, struct gn_session *s, int *done, struct gn_err *err)
@@ -145,11 +109,6 @@ enum gn_status gn_carried_give(const struct gn_carried *c, struct gn_session *s,
 
 void gn_carried_release(struct gn_carried *c)
 {
-	free(c->arrays.params);
-	free(c->arrays.buffers);
-	for (int k = 0; k < GN_OPTIM_SLOTS_MAX; k++)
-		free(c->arrays.slots[k]);
-	free(c->arrays.average_params);
-	free(c->arrays.average_buffers);
+	gn_checkpoint_snapshot_release(&c->copy);
 	*c = (struct gn_carried){.is_there = 0};
 }
