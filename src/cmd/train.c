@@ -550,7 +550,7 @@ static enum gn_status train_in_worlds(const struct gn_train_options *given, cons
 		return train_in_world(given, *world, stop, log, told, err);
 	o.carried = &carried;
 	gn_world_wait_for_nobody(*world);
-	status = gn_regroup_open(*world, (int)o.elastic, log, &regroup, err);
+	status = gn_regroup_open(*world, how->ifnames, (int)o.elastic, log, &regroup, err);
 	if (!status)
 		status = train_in_world(&o, *world, stop, log, told, err);
 	while (regroup && status == GN_ERR_PEER_LOST && !gn_world_aborted(*world)) {

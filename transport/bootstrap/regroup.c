@@ -126,12 +126,15 @@ enum gn_regroup_reply gn_regroup_ask(struct gn_regroup *g, uint64_t id, const st
 
 /* --- life --- */
 
-static enum gn_status exchange_contacts(struct gn_regroup *g, struct gn_world *w, int port, struct gn_err *err)
+static enum gn_status exchange_contacts(struct gn_regroup *g, struct gn_world *w, const char *ifnames, int port, struct gn_err *err)
 {
 	struct gn_regroup_contact mine = {.port = port};
 	struct gn_gathered all = {0};
-	enum gn_status status = gn_net_choose(getenv(GN_WORLD_IFNAMES), &mine.addresses, err);
+	enum gn_status status = GN_OK;
 
+	/* on one host they are not used */
+	if (gn_world_nodes(w) > 1)
+		status = gn_net_choose(ifnames ? ifnames : getenv(GN_WORLD_IFNAMES), &mine.addresses, err);
 	if (!status)
 		status = gn_world_exchange(w, &mine, sizeof mine, &all, err);
 	for (uint32_t r = 0; r < g->count && !status; r++) {
@@ -155,7 +158,8 @@ static void first_epoch(struct gn_regroup *g)
 	g->epoch = 1;
 }
 
-enum gn_status gn_regroup_open(struct gn_world *w, int least, struct gn_log *log, struct gn_regroup **out, struct gn_err *err)
+enum gn_status gn_regroup_open(struct gn_world *w, const char *ifnames, int least, struct gn_log *log, struct gn_regroup **out,
+			       struct gn_err *err)
 {
 	struct gn_regroup *g = calloc(1, sizeof *g);
 	int port = 0, size = gn_world_size(w);
@@ -179,7 +183,7 @@ enum gn_status gn_regroup_open(struct gn_world *w, int least, struct gn_log *log
 	if (!status)
 		status = gn_auth_listener_open(NULL, &port, GN_HANDSHAKE_REGROUP, &g->secret, log, &g->listener, err);
 	if (!status)
-		status = exchange_contacts(g, w, port, err);
+		status = exchange_contacts(g, w, ifnames, port, err);
 	if (!status && gn_thread_start(&g->thread, answer_all, g))
 		status = gn_err_set(err, GN_ERR_FAILED, "cannot start a thread (see ulimit -u)");
 	g->started = !status;

@@ -16,9 +16,10 @@
 
 struct gn_regroup;
 
-/* Collective in the first world, which has at most GN_MEMBERS_MAX ranks and was created with keep_going. least: ranks that a new world must
- * have. log may be NULL, is borrowed. */
-enum gn_status gn_regroup_open(struct gn_world *w, int least, struct gn_log *log, struct gn_regroup **out, struct gn_err *err);
+/* Collective in the first world, which has at most GN_MEMBERS_MAX ranks and was created with keep_going. ifnames: as its options
+ * had it. least: ranks that a new world must have. log may be NULL, is borrowed. */
+enum gn_status gn_regroup_open(struct gn_world *w, const char *ifnames, int least, struct gn_log *log, struct gn_regroup **out,
+			       struct gn_err *err);
 /* Called by every rank that is left, after a loss and without anything of the old world in use but itself: destroys *world, and makes *world
  * the new one. how: limits and ifnames count. Blocks until all ranks that are left have called it or are lost, and that for as long as
  * they answer and limit_ms have not passed. *world is NULL on failure. GN_ERR_PEER_LOST: too few are left, or the others have gone on
