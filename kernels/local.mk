@@ -92,7 +92,7 @@ libgannet_cuda_a_SOURCES = \
 	kernels/cuda/dnn_store.c \
 	kernels/cuda/dnn_table.c \
 	kernels/cuda/autotune.c kernels/cuda/autotune.h \
-	kernels/cuda/op_conv.c \
+	kernels/cuda/op_conv.c kernels/cuda/op_conv.h \
 	kernels/cuda/op_conv_bn.c \
 	kernels/cuda/op_linear.c \
 	kernels/cuda/op_norm.c \
