@@ -44,14 +44,16 @@ check-programs: all
 	$(MAKE) $(AM_MAKEFLAGS) $(check_PROGRAMS)
 
 # For a build with --enable-sanitize. UCX and AddressSanitizer both want to replace malloc and mmap; what needs Slurm, emulated machines
-# or minutes of training is too slow; configure and the peers are not built with it.
+# or minutes of training is too slow; configure and the peers are not built with it. SANITIZED_LONG: up to some minutes each, of code that
+# shorter tests run, too: left to tests/long, which sets it to none.
+SANITIZED_LONG = cmd/selftest\|transport/\(failure\|launch\)\|train/\(logits\|bf16\|compress_auto\|sampling\)
 check-sanitized: check-programs
 	UCX_MEM_EVENTS=n UBSAN_OPTIONS=print_stacktrace=1 \
 	ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:allocator_may_return_null=1 \
 	LSAN_OPTIONS=suppressions=$(abs_top_srcdir)/tests/lsan.supp:print_suppressions=0 GN_SANITIZED=1 \
 	  $(MAKE) $(AM_MAKEFLAGS) check-local \
 	  TESTS="$${TESTS:-$$(printf '%s ' $(TESTS_TO_RUN) tests/transport/tune.t tests/transport/plugin/faults.t | \
-	    sed 's,tests/\(slurm/[^ ]*\|rdma/[^ ]*\|transport/\(peers\|slurm\).t\) ,,g')}"
+	    sed 's,tests/\(slurm/[^ ]*\|rdma/[^ ]*\|transport/\(peers\|slurm\).t\) ,,g; s,tests/\($(SANITIZED_LONG)\)[.]t ,,g')}"
 
 # For a build with --enable-sanitize=thread: what runs threads beside each other, the transport and the NCCL plugin. Checking schedules is
 # the work of one thread, and slow.
