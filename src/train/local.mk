@@ -113,6 +113,7 @@ libgannet_train_a_SOURCES += \
 	src/train/parallel/compress_sparse.c \
 	src/train/parallel/gpu_backend.c src/train/parallel/gpu_backend.h \
 	src/train/parallel/local_steps.h \
+	src/train/parallel/mesh.c src/train/parallel/mesh.h \
 	src/train/parallel/overlap.h \
 	src/train/parallel/reducer.c src/train/parallel/reducer.h \
 	src/train/parallel/share_allreduce.c \

@@ -1,0 +1,209 @@
+#include "src/train/parallel/mesh.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { AXES = 3, MOST = 1 << 20 };
+static const char *const axes[AXES] = {"data", "pipeline", "tensor"};
+
+/* One "name=number" of len characters. */
+static enum gn_status parse_axis(const char *word, size_t len, int *sizes, struct gn_err *err)
+{
+	for (int i = 0; i < AXES; i++) {
+		size_t name = strlen(axes[i]);
+		char *end;
+		long n;
+
+		if (len <= name || strncmp(word, axes[i], name) || word[name] != '=')
+			continue;
+		if (sizes[i])
+			return gn_err_set(err, GN_ERR_USAGE, "--parallel: %s is given twice", axes[i]);
+		errno = 0;
+		n = strtol(word + name + 1, &end, 10);
+		if (errno || end != word + len || len == name + 1 || n < 1 || n > MOST)
+			return gn_err_set(err, GN_ERR_USAGE, "--parallel: %.*s: %s must be a number from 1 to %d", (int)len, word, axes[i], MOST);
+		sizes[i] = (int)n;
+		return GN_OK;
+	}
+	return gn_err_set(err, GN_ERR_USAGE, "--parallel: %.*s is none of data=N, pipeline=N and tensor=N, with commas between them", (int)len,
+			  word);
+}
+
+/* Of what is left out. */
+static enum gn_status complete(int ranks, struct gn_mesh_shape *s, struct gn_err *err)
+{
+	int *free_axis = !s->data ? &s->data : !s->pipeline ? &s->pipeline : NULL;
+	int64_t others = 1;
+
+	if (!s->data && !s->pipeline)
+		s->pipeline = 1;
+	if (free_axis) {
+		others = (int64_t)(s->data ? s->data : s->pipeline) * s->tensor;
+		*free_axis = (int)(ranks / others);
+	}
+	if ((int64_t)s->data * s->pipeline * s->tensor == ranks)
+		return GN_OK;
+	if (free_axis)
+		return gn_err_set(err, GN_ERR_USAGE, "--parallel: %d rank%s cannot be divided by %s=%lld", ranks, ranks == 1 ? "" : "s",
+				  free_axis == &s->data ? "pipeline" : "data", (long long)others);
+	return gn_err_set(err, GN_ERR_USAGE, "--parallel: data=%d x pipeline=%d are %lld ranks, and there %s %d; one of them can be left out",
+			  s->data, s->pipeline, (long long)s->data * s->pipeline * s->tensor, ranks == 1 ? "is" : "are", ranks);
+}
+
+enum gn_status gn_mesh_parse(const char *text, int ranks, struct gn_mesh_shape *out, struct gn_err *err)
+{
+	int sizes[AXES] = {0};
+	struct gn_mesh_shape s;
+	enum gn_status status = GN_OK;
+
+	for (const char *word = text; !status; word++) {
+		size_t len = strcspn(word, ",");
+
+		status = parse_axis(word, len, sizes, err);
+		word += len;
+		if (!*word)
+			break;
+	}
+	s = (struct gn_mesh_shape){sizes[0], sizes[1], sizes[2] ? sizes[2] : 1};
+	if (!status && s.tensor > 1)
+		status = gn_err_set(err, GN_ERR_USAGE, "--parallel: tensor=%d: layers are not divided among ranks yet; leave it out", s.tensor);
+	if (!status && ranks)
+		status = complete(ranks, &s, err);
+	if (!status)
+		*out = s;
+	return status;
+}
+
+/* --- ranks in the mesh --- */
+
+struct place {
+	int node, rank;
+};
+
+static int by_node(const void *a, const void *b)
+{
+	const struct place *x = a, *y = b;
+
+	return x->node != y->node ? (x->node > y->node) - (x->node < y->node) : (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+/* Puts the ranks of one node, count from *places, into whole pipelines from *whole on, and what is left over into rest. */
+static void divide_node(const struct place *places, int count, int stages, int **whole, int **rest)
+{
+	int fit = count / stages * stages;
+
+	for (int i = 0; i < count; i++) {
+		int **to = i < fit ? whole : rest;
+
+		*(*to)++ = places[i].rank;
+	}
+}
+
+/* Pipelines by their first rank. A qsort of rows of any length needs a comparison that looks at the first number only. */
+static int by_first(const void *a, const void *b)
+{
+	return (*(const int *)a > *(const int *)b) - (*(const int *)a < *(const int *)b);
+}
+
+static void place_ranks(struct gn_mesh *m, const struct place *places, int *rest)
+{
+	int stages = m->shape.pipeline, *whole = m->ranks, *left = rest;
+
+	for (int first = 0, end; first < m->size; first = end) {
+		end = first;
+		while (end < m->size && places[end].node == places[first].node)
+			end++;
+		divide_node(places + first, end - first, stages, &whole, &left);
+	}
+	memcpy(whole, rest, (size_t)(left - rest) * sizeof *rest);
+	qsort(m->ranks, (size_t)(m->size / stages), (size_t)stages * sizeof *m->ranks, by_first);
+	for (int i = 0; i < m->size; i++)
+		m->positions[m->ranks[i]] = i;
+}
+
+enum gn_status gn_mesh_init(struct gn_mesh *m, const struct gn_mesh_shape *shape, const int *node_of, int ranks, struct gn_err *err)
+{
+	size_t count = (size_t)ranks;
+	struct gn_mesh mesh = {*shape, ranks, calloc(count, sizeof(int)), calloc(count, sizeof(int)), calloc(count, sizeof(int))};
+	struct place *places = calloc(count, sizeof *places);
+	int *rest = calloc(count, sizeof *rest);
+
+	if (!mesh.ranks || !mesh.positions || !mesh.node_of || !places || !rest) {
+		free(places);
+		free(rest);
+		gn_mesh_release(&mesh);
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a mesh of %d ranks", ranks);
+	}
+	memcpy(mesh.node_of, node_of, count * sizeof *node_of);
+	for (int r = 0; r < ranks; r++)
+		places[r] = (struct place){node_of[r], r};
+	qsort(places, count, sizeof *places, by_node);
+	place_ranks(&mesh, places, rest);
+	free(places);
+	free(rest);
+	*m = mesh;
+	return GN_OK;
+}
+
+void gn_mesh_release(struct gn_mesh *m)
+{
+	free(m->ranks);
+	free(m->positions);
+	free(m->node_of);
+	*m = (struct gn_mesh){.size = 0};
+}
+
+int gn_mesh_data_index(const struct gn_mesh *m, int rank)
+{
+	return m->positions[rank] / m->shape.pipeline;
+}
+
+int gn_mesh_stage(const struct gn_mesh *m, int rank)
+{
+	return m->positions[rank] % m->shape.pipeline;
+}
+
+int gn_mesh_rank(const struct gn_mesh *m, int data_index, int stage)
+{
+	return m->ranks[data_index * m->shape.pipeline + stage];
+}
+
+static int differ(const struct gn_mesh *m, int data_index, int stage)
+{
+	return m->node_of[gn_mesh_rank(m, data_index, stage)] != m->node_of[gn_mesh_rank(m, data_index, stage + 1)];
+}
+
+int gn_mesh_crosses(const struct gn_mesh *m, int stage)
+{
+	for (int d = 0; d < m->shape.data; d++)
+		if (differ(m, d, stage))
+			return 1;
+	return 0;
+}
+
+void gn_mesh_draw(const struct gn_mesh *m, const char *const *hosts, int lines, struct gn_strbuf *out)
+{
+	int skipped = m->shape.data > lines ? m->shape.data - lines : 0, nodes = 0;
+
+	for (int r = 0; r < m->size; r++)
+		nodes = m->node_of[r] >= nodes ? m->node_of[r] + 1 : nodes;
+	gn_strbuf_printf(out, "mesh data=%d x pipeline=%d: %d rank%s on %d node%s; -> within a node, => between nodes\n", m->shape.data,
+			 m->shape.pipeline, m->size, m->size == 1 ? "" : "s", nodes, nodes == 1 ? "" : "s");
+	for (int d = 0; d < m->shape.data; d++) {
+		if (skipped && d == lines / 2) {
+			gn_strbuf_printf(out, "  ... %d more\n", skipped);
+			d += skipped;
+		}
+		gn_strbuf_printf(out, "  data %d:", d);
+		for (int s = 0; s < m->shape.pipeline; s++) {
+			int rank = gn_mesh_rank(m, d, s);
+
+			if (s)
+				gn_strbuf_puts(out, differ(m, d, s - 1) ? " =>" : " ->");
+			gn_strbuf_printf(out, " %s[%d]", hosts[rank], rank);
+		}
+		gn_strbuf_puts(out, "\n");
+	}
+}

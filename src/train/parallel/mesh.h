@@ -1,0 +1,47 @@
+/* The mesh of a run: data x pipeline x tensor, as --parallel asks for it. Each rank is one stage of one pipeline; the pipelines are the
+ * data ranks, and the ranks of one stage sum its gradients.
+ *
+ * Ranks are ordered by (node, rank), and a pipeline is as many ranks in a row as it has stages: first those that fit on one node, then
+ * what is left over on nodes. So neighbours of a pipeline are on one node where they can be, and only activations of stages that are
+ * on two nodes pass the network. Pipelines are numbered by their lowest rank: rank 0 is stage 0 of pipeline 0.
+ *
+ * Thread safety: constant after gn_mesh_init. Nothing blocks; nothing is collective: all ranks compute the same.
+ */
+#ifndef GN_TRAIN_PARALLEL_MESH_H
+#define GN_TRAIN_PARALLEL_MESH_H
+
+#include "src/base/status.h"
+#include "src/base/strbuf.h"
+
+struct gn_mesh_shape {
+	int data, pipeline, tensor;
+};
+
+/* "data=2,pipeline=4" in any order, optionally with tensor=1. What is left out is 1, but for data, or with data the pipeline, which are
+ * what ranks / the others is. ranks 0: not known yet, and what is left out becomes 0. GN_ERR_USAGE: a word that is none of these, a
+ * number below 1, tensor above 1, which there is not yet, or a product that is not the number of ranks. */
+enum gn_status gn_mesh_parse(const char *text, int ranks, struct gn_mesh_shape *out, struct gn_err *err);
+
+struct gn_mesh {
+	struct gn_mesh_shape shape;
+	int size;
+	int *ranks;	/* [data index * shape.pipeline + stage]: the rank there */
+	int *positions; /* [rank]: data index * shape.pipeline + stage */
+	int *node_of;	/* [rank] */
+};
+
+/* node_of [ranks]: the node of each rank, as gn_world_node_of has it; copied. ranks is the product of the shape. */
+enum gn_status gn_mesh_init(struct gn_mesh *m, const struct gn_mesh_shape *shape, const int *node_of, int ranks, struct gn_err *err);
+/* A zeroed one is fine. */
+void gn_mesh_release(struct gn_mesh *m);
+
+int gn_mesh_data_index(const struct gn_mesh *m, int rank);
+int gn_mesh_stage(const struct gn_mesh *m, int rank);
+int gn_mesh_rank(const struct gn_mesh *m, int data_index, int stage);
+/* Whether what a stage sends to the next one passes the network in any pipeline. */
+int gn_mesh_crosses(const struct gn_mesh *m, int stage);
+/* Appends lines for people, each with its newline: a header, then a line for each pipeline, "n1[0] -> n1[1] => n2[2]", of which the
+ * middle ones are left out when there are more than `lines`. hosts: by rank. */
+void gn_mesh_draw(const struct gn_mesh *m, const char *const *hosts, int lines, struct gn_strbuf *out);
+
+#endif
