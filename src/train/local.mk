@@ -111,6 +111,8 @@ libgannet_train_a_SOURCES += \
 	src/train/parallel/compress_internal.h \
 	src/train/parallel/compress_powersgd.c \
 	src/train/parallel/compress_sparse.c \
+	src/train/parallel/cut_costs.c \
+	src/train/parallel/cuts.c src/train/parallel/cuts.h \
 	src/train/parallel/gpu_backend.c src/train/parallel/gpu_backend.h \
 	src/train/parallel/local_steps.h \
 	src/train/parallel/mesh.c src/train/parallel/mesh.h \

@@ -24,7 +24,7 @@ static int is_within(const char *layer, const char *name)
 
 enum gn_status gn_model_find_cut(const struct gn_model *m, const char *name, int *node, struct gn_err *err)
 {
-	int found = 1, nearest = 0;
+	int found = 1;
 
 	while (found < m->node_count && !is_within(m->nodes[found].name, name))
 		found++;
@@ -34,11 +34,7 @@ enum gn_status gn_model_find_cut(const struct gn_model *m, const char *name, int
 		*node = found;
 		return GN_OK;
 	}
-	for (int i = 2; i < m->node_count; i++)
-		if (gn_model_can_cut(m, i) && (!nearest || abs(i - found) < abs(nearest - found)))
-			nearest = i;
-	return gn_err_set(err, GN_ERR_USAGE, "%s cannot be cut before %s, where more than one tensor passes, or none; the nearest place is before %s",
-			  m->name, name, nearest ? m->nodes[nearest].name : "none");
+	return gn_err_set(err, GN_ERR_USAGE, "%s: %s cannot be cut before it, where more than one tensor passes, or only the image", name, m->name);
 }
 
 /* Parameters or buffers of the nodes; *base: the first one's offset. */
