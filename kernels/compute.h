@@ -111,9 +111,11 @@ struct gn_update_options {
 	double clip;	     /* a gradient with a larger norm gets this one; 0: no bound */
 	const float *finite; /* one number that has to be finite, too; NULL: none */
 	struct gn_average averages[2]; /* count 0: none */
-	/* Host: tensors are this rank's pieces [count] of tensor_count ones, norms are of all ranks' pieces, and grads is not read; pieces is
-	 * copied, group borrowed. gn_update_queue is then collective, and blocks. NULL: tensors are whole. */
+	/* Host: the gradient's norm is that of all ranks of the group, which is borrowed. gn_update_queue is then collective, and blocks. NULL:
+	 * of this rank. */
 	struct gn_update_group *group;
+	/* With a group: tensors are this rank's pieces [count] of tensor_count ones, their norms are of all ranks' pieces, and grads is not
+	 * read; copied. NULL: tensors are whole. */
 	const struct gn_update_piece *pieces;
 	size_t tensor_count;
 };

@@ -9,7 +9,7 @@ struct host_update {
 	struct gn_update_options options;
 	struct gn_optim rule;
 	struct gn_optim_tensor *tensors;
-	struct gn_update_piece *pieces; /* with a group, as the next */
+	struct gn_update_piece *pieces; /* when tensors are pieces, as the next */
 	double *sums; /* [tensor_count][2] */
 	struct gn_optim_update numbers;
 	double decay;
@@ -42,9 +42,9 @@ enum gn_status gn_host_update_create(struct gn_compute *c, const struct gn_updat
 	h->options.rule = &h->rule;
 	memcpy(h->tensors, options->tensors, options->count * sizeof *h->tensors);
 	h->options.tensors = h->tensors;
-	if (options->group)
+	if (options->pieces)
 		memcpy(h->pieces, options->pieces, options->count * sizeof *h->pieces);
-	h->options.pieces = h->pieces;
+	h->options.pieces = options->pieces ? h->pieces : NULL;
 	*out = &h->base;
 	return GN_OK;
 }
@@ -73,15 +73,11 @@ static double clip_factor(double clip, double norm)
 
 static enum gn_status sum_gradient(const struct gn_update_options *o, double *sum, struct gn_err *err)
 {
-	*sum = 0;
-	if (!o->group) {
-		*sum = gn_sum_squares(o->grads, o->elements);
-		return GN_OK;
-	}
-	for (size_t i = 0; i < o->count; i++)
+	*sum = o->pieces ? 0 : gn_sum_squares(o->grads, o->elements);
+	for (size_t i = 0; i < o->count && o->pieces; i++)
 		if (!o->pieces[i].is_copy)
 			*sum += gn_sum_squares(o->tensors[i].grads, o->tensors[i].count);
-	return o->group->sum(o->group, sum, 1, err);
+	return o->group ? o->group->sum(o->group, sum, 1, err) : GN_OK;
 }
 
 /* Pieces of tensors: their sums are over ranks. */
@@ -127,9 +123,9 @@ enum gn_status gn_host_update_queue(struct gn_update *u, struct gn_err *err)
 	if (h->result.skipped)
 		return GN_OK;
 	numbers.grad_scale *= clip_factor(o->clip, norm);
-	if (o->group)
+	if (o->pieces)
 		status = update_pieces(h, &numbers, err);
-	for (size_t i = 0; i < o->count && !o->group; i++)
+	for (size_t i = 0; i < o->count && !o->pieces; i++)
 		gn_optim_step(&h->rule, &numbers, &h->tensors[i]);
 	for (int i = 0; i < 2 && !status; i++)
 		if (o->averages[i].count)

@@ -17,6 +17,7 @@
 #include "src/train/model/model.h"
 #include "src/train/optim/lr_scale.h"
 #include "src/train/optim/recipe.h"
+#include "src/train/parallel/pipe_schedule.h"
 #include "src/train/parallel/shard.h"
 #include "src/train/plan/device.h"
 #include "transport/bootstrap/regroup.h"
@@ -247,6 +248,18 @@ static const struct gn_option options[] = {
 	{.name = "servers", .kind = GN_OPTION_TEXT, .offset = FIELD(servers), .value_name = "N|shared", .initial = "none",
 	 .help = "with --update sync, async and ssp:N: the last N ranks hold parameters and optimizer state, and do not train; shared: every "
 		 "rank holds a part beside its training"},
+	{.name = "parallel", .kind = GN_OPTION_TEXT, .offset = FIELD(parallel), .value_name = "data=D,pipeline=P",
+	 .help = "divide the network into P stages on as many ranks, a pipeline, and train D pipelines on data of their own; one of the two may be "
+		 "left out (default: all ranks train the whole network)"},
+	{.name = "pipe-schedule", .kind = GN_OPTION_CHOICE, .offset = FIELD(pipe_schedule), .value_name = "NAME", .initial = "1f1b",
+	 .choices = GN_PIPE_CHOICES,
+	 .help = "order of micro-batches in a pipeline. gpipe: all forward, then all backward; 1f1b: forward and backward in turns, with "
+		 "activations of at most P micro-batches. The results are the same"},
+	{.name = "micro-batches", .kind = GN_OPTION_INT, .offset = FIELD(micro_batches), .value_name = "M", .initial = "1", .min = 1, .max = 65536,
+	 .help = "parts in which each --batch passes, one after the other; the results are those of --batch B/M --accumulate M"},
+	{.name = "cut", .kind = GN_OPTION_TEXT, .offset = FIELD(cut), .value_name = "NAME,...",
+	 .help = "layers or blocks with which the stages but the first begin, such as layer2,layer3 (default: rank 0 measures the layers, and "
+		 "the slowest stage becomes as fast as possible)"},
 	{.name = "elastic", .kind = GN_OPTION_INT, .offset = FIELD(elastic), .value_name = "MIN", .initial = "0", .min = 0, .max = 1024,
 	 .help = "go on after losses of ranks while MIN are left, and more than half of those before: they form a new world and go on from "
 		 "memory, with the global batch of so many ranks (--lr-batch scales the rate); buckets are not autotuned. For srun --no-kill "
@@ -431,6 +444,9 @@ static enum gn_status train_in_world(const struct gn_train_options *given, struc
 	o->is_behind = is_behind;
 	if (!status && (gn_strbuf_failed(&agreed) || gn_strbuf_failed(&all) || gn_strbuf_failed(&lines) || gn_strbuf_failed(&recipe_text)))
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the options");
+	/* from here on batches are micro-batches */
+	o->batch /= o->micro_batches;
+	o->accumulate *= o->micro_batches;
 	if (!status)
 		status = gn_train_served(o, gn_strbuf_text(&agreed), stop, comm, log, told, err);
 	gn_strbuf_release(&agreed);
@@ -469,6 +485,8 @@ static enum gn_status check_needs(const struct gn_train_options *o, struct gn_er
 		return gn_err_set(err, GN_ERR_USAGE, "--freeze and --clip cannot be combined: the norm is of all gradients");
 	if (gn_lr_scale_check(&o->lr_scale, err))
 		return GN_ERR_USAGE;
+	if (!o->parallel && gn_options_given(&command, o, "pipe-schedule"))
+		return gn_err_set(err, GN_ERR_USAGE, "--pipe-schedule is of pipelines: give --parallel data=D,pipeline=P, too");
 	if (asks && !o->val)
 		return gn_err_set(err, GN_ERR_USAGE, "%s is of evaluations: give --val DIR", asks);
 	if (keeps && !o->checkpoint)

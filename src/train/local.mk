@@ -38,13 +38,16 @@ libgannet_train_a_SOURCES += \
 	src/train/loop/session_compress.c \
 	src/train/loop/session_evaluate.c \
 	src/train/loop/session_halving.c \
+	src/train/loop/session_mesh_log.c \
+	src/train/loop/session_pipeline.c src/train/loop/session_pipeline.h \
 	src/train/loop/session_served.c \
 	src/train/loop/session_shard.c \
 	src/train/loop/session_state.c \
 	src/train/loop/session_status.c \
 	src/train/loop/session_step.c \
 	src/train/loop/session_train.c \
-	src/train/loop/step.c src/train/loop/step.h \
+	src/train/loop/step.c src/train/loop/step.h src/train/loop/step_internal.h \
+	src/train/loop/step_pipeline.c \
 	src/train/loop/summary.c src/train/loop/summary.h \
 	src/train/loop/trainer.c src/train/loop/trainer.h
 
@@ -117,6 +120,9 @@ libgannet_train_a_SOURCES += \
 	src/train/parallel/local_steps.h \
 	src/train/parallel/mesh.c src/train/parallel/mesh.h \
 	src/train/parallel/overlap.h \
+	src/train/parallel/pipe_link.c src/train/parallel/pipe_link.h \
+	src/train/parallel/pipe_schedule.c src/train/parallel/pipe_schedule.h \
+	src/train/parallel/pipe_stage.c src/train/parallel/pipe_stage.h \
 	src/train/parallel/reducer.c src/train/parallel/reducer.h \
 	src/train/parallel/share_allreduce.c \
 	src/train/parallel/share_averaged.c \

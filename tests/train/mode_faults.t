@@ -10,7 +10,7 @@ set -u
 jsonl=$GN_SOURCE/tests/cmd/jsonl
 export UCX_WARN_UNUSED_ENV_VARS=n GANNET_LOG=warn OMP_NUM_THREADS=1
 modes=('' '--compress bf16' '--compress fp16' '--compress int8' '--compress topk:0.01' '--compress dgc:0.01' '--compress powersgd:2'
-	'--shard optimizer' '--shard gradients --accumulate 2' '--local-steps 4' '--transport tcp --algo ring' '--no-overlap'
+	'--shard optimizer' '--shard gradients --accumulate 2' '--local-steps 4' '--transport tcp --algo ring' '--no-overlap' '--parallel data=1 --micro-batches 2'
 	'--update sync --servers 1' '--update async --servers 1' '--update ssp:3 --servers 1'
 	'--update sync --servers shared' '--update async --servers shared' '--update ssp:3 --servers shared')
 some=()
@@ -29,7 +29,8 @@ keeps_going() { is_async "$1" && [[ $1 == *'--servers 1'* ]]; }             # MO
 lenet() {
 	local keep=() clip='--clip 1'
 	! keeps_going "$3" || keep=(--keep-going)
-	[[ $3 != *--update* ]] || clip= # which servers refuse
+	[[ $3 != *--update* ]] || clip=	  # which servers refuse
+	[[ $3 != *--parallel* ]] || clip= # sums of squares in the order of stages, which are measured in each run
 	# shellcheck disable=SC2016,SC2086 # for the shell of each rank; options
 	NAME=$scratch/$1 timeout -k 5 300 "$gannet" launch -n "$2" --grace 6 "${keep[@]}" -- bash -c 'echo $$ >"$NAME.pid.$PMIX_RANK"
 		[[ $PMIX_RANK != "${LATE_RANK:-}" ]] || sleep "$LATE_S"

@@ -30,6 +30,8 @@ static void ask(struct gn_train_options *o, const char *example)
 		{"--halving 2:2", "2:2", offsetof(struct gn_train_options, halving)},
 		{"--checkpoint c --checkpoint-local l", "l", offsetof(struct gn_train_options, checkpoint_local)},
 		{"--trace t.json", "t.json", offsetof(struct gn_train_options, trace)},
+		{"--parallel data=1,pipeline=2", "data=1,pipeline=2", offsetof(struct gn_train_options, parallel)},
+		{"--resize-schedule 0:16,1:28", "0:16,1:28", offsetof(struct gn_train_options, resize_schedule)},
 	};
 
 	if (!strncmp(example, "--update ", 9))
@@ -42,6 +44,8 @@ static void ask(struct gn_train_options *o, const char *example)
 		o->ema = 0.99;
 	else if (!strcmp(example, "--elastic 2"))
 		o->elastic = 2;
+	else if (!strcmp(example, "--freeze conv1.*"))
+		o->freeze.count = 1;
 	else if (!strcmp(example, "--clip 1"))
 		o->clip = 1;
 	else

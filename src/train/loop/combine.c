@@ -4,6 +4,7 @@
 #include "src/train/loop/class_weights.h"
 #include "src/train/loop/served.h"
 #include "src/train/parallel/compress.h"
+#include "src/train/parallel/mesh.h"
 #include "src/train/parallel/server_rule.h"
 #include "src/train/parallel/shard.h"
 
@@ -103,6 +104,24 @@ static int asks_trace(const struct gn_train_options *o)
 	return o->trace != NULL;
 }
 
+/* Or may, of a number of ranks that is not known here. */
+static int asks_pipeline(const struct gn_train_options *o)
+{
+	struct gn_mesh_shape shape;
+
+	return o->parallel && !gn_mesh_parse(o->parallel, 0, &shape, NULL) && shape.pipeline != 1;
+}
+
+static int asks_resize(const struct gn_train_options *o)
+{
+	return o->resize_schedule != NULL;
+}
+
+static int asks_freeze(const struct gn_train_options *o)
+{
+	return o->freeze.count > 0;
+}
+
 static int asks_elastic(const struct gn_train_options *o)
 {
 	return o->elastic > 0;
@@ -120,7 +139,7 @@ static int asks_allreduce(const struct gn_train_options *o)
 }
 
 enum { COMPRESS, DGC, LOCAL, SHARD, GPU, SHARED, ALLREDUCE, OTHER_THAN_SGD, LARGE_BATCH, NESTEROV, AVERAGE, SERVERS, ASYNC, CLIP, SYNC_BN,
-       HALVING, TRACE, CLASS_WEIGHTS, ELASTIC, LOCAL_FOLDER };
+       HALVING, TRACE, CLASS_WEIGHTS, ELASTIC, LOCAL_FOLDER, PIPELINE, RESIZE, FREEZE };
 static const struct gn_train_feature features[] = {
 	[COMPRESS] = {"--compress", "--compress topk:0.1", asks_compress},
 	[DGC] = {"--compress dgc:F", "--compress dgc:0.1", asks_dgc},
@@ -142,6 +161,9 @@ static const struct gn_train_feature features[] = {
 	[CLASS_WEIGHTS] = {"--class-weights", "--class-weights balanced", asks_class_weights},
 	[ELASTIC] = {"--elastic", "--elastic 2", asks_elastic},
 	[LOCAL_FOLDER] = {"--checkpoint-local", "--checkpoint c --checkpoint-local l", asks_local_folder},
+	[PIPELINE] = {"--parallel with pipeline", "--parallel data=1,pipeline=2", asks_pipeline},
+	[RESIZE] = {"--resize-schedule", "--resize-schedule 0:16,1:28", asks_resize},
+	[FREEZE] = {"--freeze", "--freeze conv1.*", asks_freeze},
 };
 
 static const struct gn_train_conflict conflicts[] = {
@@ -175,6 +197,16 @@ static const struct gn_train_conflict conflicts[] = {
 	{&features[ELASTIC], &features[HALVING], "trials are compared at steps that another number of ranks moves"},
 	{&features[ELASTIC], &features[TRACE], "a trace is of ranks that stay the same"},
 	{&features[ELASTIC], &features[LOCAL_FOLDER], "parts of checkpoints are lost with the node that has them"},
+	{&features[PIPELINE], &features[COMPRESS], "each stage has gradients of its own, and compression is for those of the whole network"},
+	{&features[PIPELINE], &features[LOCAL], "stages of one network cannot train by themselves"},
+	{&features[PIPELINE], &features[SHARD], "each stage has its own optimizer state already"},
+	{&features[PIPELINE], &features[SERVERS], "servers have the whole network's parameters"},
+	{&features[PIPELINE], &features[GPU], "stages compute in the host's memory only"},
+	{&features[PIPELINE], &features[SYNC_BN], "stages do not run the same micro-batch at the same time"},
+	{&features[PIPELINE], &features[ELASTIC], "a part of the network is lost with its rank"},
+	{&features[PIPELINE], &features[LOCAL_FOLDER], "each stage writes its own part of a checkpoint, and nodes keep whole ones"},
+	{&features[PIPELINE], &features[RESIZE], "stages exchange activations of one size"},
+	{&features[PIPELINE], &features[FREEZE], "a stage might have nothing left to train"},
 };
 
 const struct gn_train_feature *gn_train_features(size_t *count)
@@ -187,6 +219,21 @@ const struct gn_train_conflict *gn_train_conflicts(size_t *count)
 {
 	*count = sizeof conflicts / sizeof *conflicts;
 	return conflicts;
+}
+
+static enum gn_status check_parallel(const struct gn_train_options *o, struct gn_err *err)
+{
+	struct gn_mesh_shape shape;
+	enum gn_status status = o->parallel ? gn_mesh_parse(o->parallel, 0, &shape, err) : GN_OK;
+
+	if (status)
+		return status;
+	if (o->micro_batches > 1 && o->batch % o->micro_batches)
+		return gn_err_set(err, GN_ERR_USAGE, "--micro-batches %lld does not divide --batch %lld", (long long)o->micro_batches,
+				  (long long)o->batch);
+	if (o->cut && !asks_pipeline(o))
+		return gn_err_set(err, GN_ERR_USAGE, "--cut is where stages of a pipeline begin: give --parallel pipeline=N, too");
+	return GN_OK;
 }
 
 enum gn_status gn_train_check_options(const struct gn_train_options *o, struct gn_err *err)
@@ -202,6 +249,8 @@ enum gn_status gn_train_check_options(const struct gn_train_options *o, struct g
 		status = gn_class_weights_check(o->class_weights, err);
 	if (!status)
 		status = gn_server_parse(o->update, o->servers, &servers, err);
+	if (!status)
+		status = check_parallel(o, err);
 	if (!status && o->local_from && o->local_steps <= 1)
 		status = gn_err_set(err, GN_ERR_USAGE, "--local-from says when --local-steps begin: give --local-steps, too");
 

@@ -88,6 +88,10 @@ struct gn_train_options {
 	const char *shard;	       /* one of GN_SHARD_CHOICES */
 	const char *update, *servers;  /* as gn_server_parse takes them */
 	struct gn_server_client *served; /* of a worker of parameter servers; NULL: there are none */
+	const char *parallel;	       /* as gn_mesh_parse takes it; NULL: all ranks are of data */
+	const char *pipe_schedule;     /* one of GN_PIPE_CHOICES */
+	int64_t micro_batches;	       /* in which each batch passes a pipeline; batch and accumulate count micro-batches within a run */
+	const char *cut;	       /* as gn_cuts_parse takes it; NULL: chosen */
 	int64_t elastic;	       /* ranks with which the run goes on after losses; 0: it ends with the first loss */
 	struct gn_carried *carried;    /* with elastic: the state in memory; else NULL */
 	int any_order;		       /* bucket sizes that change the order of sums may be tried, too: bucket_autotune.h */

@@ -15,6 +15,7 @@
 #include "src/train/optim/optimizer.h"
 #include "src/train/parallel/compress.h"
 #include "src/train/parallel/local_steps.h"
+#include "src/train/parallel/pipe_stage.h"
 #include "src/train/parallel/reducer.h"
 #include "src/train/parallel/server_client.h"
 #include "src/train/parallel/shard.h"
@@ -48,6 +49,7 @@ struct gn_replica_options {
 	enum gn_shard_mode shard;	     /* host; of one rank nothing is sharded */
 	size_t shard_bucket_bytes;	     /* that of the reducer's config */
 	struct gn_server_client *servers;    /* host; who updates the parameters; borrowed; NULL: the replica does */
+	struct gn_pipe_stage *pipe;	     /* host; model is that stage's part, and comm is of the ranks of this stage; borrowed; NULL: it is whole */
 };
 
 /* Zeroed: there is none. Members may be read by everybody, and are set by the functions below but for these: next, trace. */
@@ -72,6 +74,8 @@ struct gn_replica {
 	struct gn_local_steps local;	   /* is_active is the caller's */
 	struct gn_reducer *reducer;
 	struct gn_plan *plan;
+	struct gn_plan **more_plans;	   /* with pipe: micro-batch k runs in plan number k % plan_count, of which the first is plan */
+	int plan_count;			   /* 1 without pipe */
 	float *results;			   /* host: what piggybacked, after the step */
 	int staged;			   /* the next step's first batch is */
 	/* The next batch: images as gn_plan_stage takes them, borrowed until the next call. */
@@ -90,7 +94,8 @@ enum gn_status gn_replica_init(struct gn_replica *r, const struct gn_replica_opt
 /* Collective. Memory for what ranks sum, and for sharded parameters; then, local, optimizer and averages. */
 enum gn_status gn_replica_share(struct gn_replica *r, struct gn_err *err);
 /* Local. Another plan, of a model with the same parameters; what po says of device, weights, batches and loss is set here. The first plan
- * chooses weight layouts. */
+ * chooses weight layouts. With pipe: one for each micro-batch in flight; all stages of a pipeline call it, and a stage waits for those before
+ * it. */
 enum gn_status gn_replica_set_plan(struct gn_replica *r, const struct gn_model *model, const struct gn_plan_options *po, struct gn_err *err);
 /* Collective, failures are agreed on. What sums gradients in buckets of this kind. */
 enum gn_status gn_replica_connect(struct gn_replica *r, const struct gn_reducer_config *config, struct gn_err *err);
@@ -103,6 +108,9 @@ enum gn_status gn_replica_compress_from(struct gn_replica *r, uint64_t step, uin
 enum gn_status gn_replica_cut(struct gn_replica *r, struct gn_err *err);
 void gn_replica_release(struct gn_replica *r);
 
+/* The plan of micro-batch number k of a step; with pipe. And bytes of all plans. */
+struct gn_plan *gn_replica_plan_of(const struct gn_replica *r, int k);
+size_t gn_replica_plan_bytes(const struct gn_replica *r);
 /* Whether several ranks sum in memory of GPUs. */
 int gn_replica_sums_on_gpus(const struct gn_replica *r);
 /* For reducers beside the replica's own. */

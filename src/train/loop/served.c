@@ -5,6 +5,7 @@
 #include "src/base/version.h"
 #include "src/train/loop/input.h"
 #include "src/train/loop/session.h"
+#include "src/train/parallel/mesh.h"
 #include "src/train/parallel/server_client.h"
 #include "transport/coll/agree.h"
 
@@ -39,7 +40,10 @@ int gn_train_keeps_going(const struct gn_train_options *o)
 int gn_train_workers(const struct gn_train_options *o, int ranks)
 {
 	struct gn_server_spec spec = gn_train_servers(o);
+	struct gn_mesh_shape shape;
 
+	if (o->parallel && !gn_mesh_parse(o->parallel, ranks, &shape, NULL))
+		return shape.data;
 	return gn_server_workers(&spec, ranks);
 }
 

@@ -7,6 +7,7 @@
 #include "src/train/loop/carried.h"
 #include "src/train/loop/class_weights.h"
 #include "src/train/loop/input.h"
+#include "src/train/loop/session_pipeline.h"
 #include "src/train/model/weights.h"
 #include "src/train/optim/lr_scale.h"
 
@@ -73,7 +74,8 @@ static enum gn_status init_replica(struct gn_session *s, struct gn_err *err)
 {
 	const struct gn_train_options *o = s->options;
 	struct gn_replica_options ro = {
-		.comm = s->comm, .model = s->model, .log = s->log, .device = s->device,
+		.comm = gn_session_data_comm(s), .model = gn_session_own_model(s), .pipe = s->pipeline ? s->pipeline->stage : NULL, .log = s->log,
+		.device = s->device,
 		.optimizer = gn_session_optimizer_options(o), .servers = o->served,
 		.ema = o->ema, .class_weights = s->data.class_weights, .batches = (int)o->accumulate, .algo = o->algo, .gpu_comm = o->comm,
 		.compress = {.spec = s->compress, .seed = (uint64_t)o->seed},
@@ -119,11 +121,13 @@ static enum gn_status make_val_plan(struct gn_session *s, struct gn_err *err)
 	struct gn_replica *r = &s->replica;
 	struct gn_plan_options po = s->device;
 
+	const struct gn_checkpoint_arrays whole = gn_session_arrays(s);
+
 	po.batch = (int)s->options->batch;
 	po.frozen = 1;
 	po.device = &r->device;
-	po.weights = gn_weight_layouts_layouts(r->layouts);
-	return s->data.val ? gn_plan_create(s->model, &po, r->params.host, NULL, r->buffers.host, &s->val_plan, err) : GN_OK;
+	po.weights = gn_weight_layouts_layouts(s->pipeline ? s->pipeline->plain : r->layouts);
+	return s->data.val ? gn_plan_create(s->model, &po, whole.params, NULL, whole.buffers, &s->val_plan, err) : GN_OK;
 }
 
 static enum gn_status make_train_plans(struct gn_session *s, struct gn_err *err)
@@ -134,19 +138,23 @@ static enum gn_status make_train_plans(struct gn_session *s, struct gn_err *err)
 /* *same: all ranks want the weights in the same layouts. */
 static enum gn_status compare_layouts(struct gn_session *s, int *same, struct gn_err *err)
 {
+	struct gn_comm *comm = gn_session_data_comm(s);
 	struct {
 		char hex[65];
-	} mine, *all = calloc((size_t)gn_comm_size(s->comm), sizeof *all);
+	} mine, *all = calloc((size_t)gn_comm_size(comm), sizeof *all);
+	int32_t alike = 1;
 	enum gn_status status = all ? gn_weight_layouts_digest(s->replica.layouts, mine.hex, err)
 				    : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for digests");
 
 	status = gn_agree_status(s->comm, status, err);
 	if (!status)
-		status = gn_agree_gather(s->comm, &mine, sizeof mine, all, err);
-	*same = 1;
-	for (int r = 0; !status && r < gn_comm_size(s->comm); r++)
-		*same &= !strcmp(all[r].hex, mine.hex);
+		status = gn_agree_gather(comm, &mine, sizeof mine, all, err);
+	for (int r = 0; !status && r < gn_comm_size(comm); r++)
+		alike &= !strcmp(all[r].hex, mine.hex);
 	free(all);
+	if (!status && s->pipeline)
+		status = gn_comm_allreduce(s->comm, &alike, 1, GN_I32, gn_reduce_of(GN_I32, GN_MIN), err);
+	*same = alike;
 	return status;
 }
 
@@ -227,6 +235,7 @@ static void op_ran(void *context, int node, int backward, uint64_t began_ns, uin
 {
 	struct gn_session *s = context;
 
+	node += gn_model_origin(gn_session_own_model(s)).node;
 	gn_trace_add(s->metrics.trace, backward ? GN_SPAN_OP_BACKWARD : GN_SPAN_OP_FORWARD, GN_TRACE_MAIN, (uint32_t)node, began_ns, ended_ns);
 }
 
@@ -244,7 +253,8 @@ static enum gn_status make_trace(struct gn_session *s, struct gn_err *err)
 	return gn_trace_create(&to, s->comm, &s->metrics.trace, err);
 }
 
-static enum gn_status prepare(struct gn_session *s, struct gn_err *err)
+/* Data and network. */
+static enum gn_status open_all(struct gn_session *s, struct gn_err *err)
 {
 	enum gn_status status;
 
@@ -260,8 +270,15 @@ static enum gn_status prepare(struct gn_session *s, struct gn_err *err)
 		status = make_model(s, err);
 	if (!status && s->options->class_weights)
 		status = gn_class_weights_load(s->options->class_weights, s->data.train, &s->data.class_weights, err);
+	return status;
+}
+
+static enum gn_status prepare(struct gn_session *s, struct gn_err *err)
+{
+	enum gn_status status = init_replica(s, err);
+
 	if (!status)
-		status = init_replica(s, err);
+		status = gn_session_alloc_whole(s, err);
 	if (!status && s->options->sync_bn)
 		status = gn_sync_bn_create(s->options->sync_bn, s->comm, &s->sync_bn, err);
 	if (!status && s->options->trace)
@@ -322,6 +339,12 @@ enum gn_status gn_session_create(const struct gn_train_options *options, const c
 	s->checkpoint.info.options = options->options_text;
 	status = gn_session_choose_device(s, err);
 	if (!status)
+		status = gn_session_open_mesh(s, err);
+	if (!status)
+		status = gn_agree_status(comm, open_all(s, err), err);
+	if (!status)
+		status = gn_session_cut(s, err);
+	if (!status)
 		status = gn_agree_status(comm, prepare(s, err), err);
 	if (!status)
 		status = compare_ranks(s, agreed_text, err);
@@ -332,6 +355,8 @@ enum gn_status gn_session_create(const struct gn_train_options *options, const c
 	if (!status) {
 		gn_session_reducer_config(s, &config);
 		status = gn_replica_connect(&s->replica, &config, err);
+		if (s->pipeline)
+			status = gn_agree_status(comm, status, err);
 	}
 	if (status) {
 		gn_session_destroy(s);
@@ -351,6 +376,7 @@ void gn_session_destroy(struct gn_session *s)
 	gn_step_forecast_release(&s->forecast);
 	gn_plan_destroy(s->val_plan);
 	gn_replica_release(&s->replica);
+	gn_session_pipeline_destroy(s->pipeline);
 	gn_sync_bn_destroy(s->sync_bn);
 	gn_loader_destroy(s->data.val_loader);
 	gn_loader_destroy(s->data.loader); /* before the trace: its threads write there */

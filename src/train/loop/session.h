@@ -99,10 +99,13 @@ struct gn_compress_choice {
 	double step_s, exposed_s;  /* the least of the steps after the first ones, and what they waited for gradients */
 };
 
+struct gn_session_pipeline;
+
 struct gn_session {
 	const struct gn_train_options *options;
 	struct gn_comm *comm;		 /* of the ranks that take each step together */
-	int worker, workers;		 /* in the order of samples: of comm's ranks, or of all workers of parameter servers */
+	struct gn_session_pipeline *pipeline; /* session_pipeline.h; NULL: each rank has the whole network */
+	int worker, workers;		 /* in the order of samples: of comm's ranks, of its pipelines, or of all workers of parameter servers */
 	unsigned losses;		 /* gn_world_losses() that is logged, with parameter servers, */
 	char *is_lost;			 /* and whose, by worker; NULL: nobody's */
 	struct gn_log *log;

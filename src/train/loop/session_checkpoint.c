@@ -1,6 +1,6 @@
 /* How a session's state is saved: the folder, when it is written, and what is told of it. */
 #include "src/train/loop/carried.h"
-#include "src/train/loop/session.h"
+#include "src/train/loop/session_pipeline.h"
 
 #include "data/shard/manifest.h"
 #include "src/base/clock.h"
@@ -79,7 +79,8 @@ static struct gn_checkpoint_target target_of(const struct gn_session *s)
 /* Collective. After the folder is this run's. */
 static enum gn_status make_writer(struct gn_session *s, struct gn_err *err)
 {
-	struct gn_checkpoint_writer_options o = {.comm = s->comm, .model = s->model, .layouts = s->replica.layouts, .target = target_of(s)};
+	struct gn_checkpoint_writer_options o = {.comm = s->comm, .model = s->model, .target = target_of(s),
+		.layouts = s->pipeline ? s->pipeline->plain : s->replica.layouts};
 	enum gn_status status = claim_local(s, &o.target, err);
 
 	o.local = s->checkpoint.local;
@@ -137,6 +138,8 @@ static enum gn_status reserve(struct gn_session *s, struct gn_err *err)
 		gn_session_set_range(s, &arrays);
 		arrays.average_params = gn_replica_has_average(&s->replica) ? s->replica.flat : NULL;
 		arrays.average_buffers = s->replica.ema.buffers.host;
+	} else if (s->pipeline) {
+		gn_session_set_stage_range(s, &arrays);
 	} else if (s->options->served) {
 		gn_session_set_served_range(s, &arrays);
 	}
@@ -190,6 +193,8 @@ static enum gn_status copy_state(struct gn_session *s, struct gn_err *err)
 
 	if (!status)
 		status = gn_session_alone(s, gn_replica_fetch(&s->replica, err));
+	if (!status)
+		status = gn_session_gather(s, err);
 	if (status)
 		return status;
 	s->checkpoint.info.state = s->state;
@@ -199,13 +204,15 @@ static enum gn_status copy_state(struct gn_session *s, struct gn_err *err)
 		gn_compress_name(gn_compressor_spec(s->replica.compressor), s->checkpoint.info.compress);
 	if (s->replica.shard)
 		status = gn_session_split_state(s, &arrays, err);
+	else if (s->pipeline)
+		status = gn_session_split_stage(s, &arrays, err);
 	else if (s->options->served)
 		status = gn_session_fetch_served(s, 0, &arrays, err);
 	if (!status) {
 		gn_checkpoint_writer_begin(s->checkpoint.writer, &s->checkpoint.info, &arrays);
 		s->checkpoint.open_step = s->state.step;
 	}
-	if (s->replica.shard)
+	if (s->replica.shard || s->pipeline)
 		gn_session_free_split(&arrays);
 	return status ? gn_err_prefix(err, "checkpoint of step %" PRIu64, s->state.step) : GN_OK;
 }

@@ -1,5 +1,5 @@
 /* Evaluation between the steps of a run. */
-#include "src/train/loop/session.h"
+#include "src/train/loop/session_pipeline.h"
 
 #include "src/base/clock.h"
 #include "src/base/text.h"
@@ -60,17 +60,20 @@ static enum gn_status score(struct gn_session *s, int average, const volatile si
 			    struct gn_metrics *out, struct gn_err *err)
 {
 	const struct gn_metrics_beside beside = {is_writing, advance_save, s};
+	const struct gn_checkpoint_arrays whole = gn_session_arrays(s);
 	struct gn_ema ema;
-	enum gn_status status = average ? gn_replica_whole_average(&s->replica, &ema, err) : GN_OK;
+	enum gn_status status = average && !s->pipeline ? gn_replica_whole_average(&s->replica, &ema, err) : GN_OK;
 	int swaps = average && !status;
 
+	if (s->pipeline)
+		gn_session_whole_average(s, &ema);
 	if (swaps)
-		gn_ema_swap(&ema, s->replica.params.host, s->replica.buffers.host);
+		gn_ema_swap(&ema, whole.params, whole.buffers);
 	if (!status)
 		status = gn_metrics_run(s->val_plan, s->data.val_loader, s->comm, gn_model_classes(s->model), NULL, NULL, stop, stopping,
 					&beside, out, err);
 	if (swaps)
-		gn_ema_swap(&ema, s->replica.params.host, s->replica.buffers.host);
+		gn_ema_swap(&ema, whole.params, whole.buffers);
 	/* that another run has taken the checkpoint's folder is known to all ranks */
 	if (status && status != GN_ERR_EXISTS)
 		gn_session_alone(s, status);
@@ -113,6 +116,8 @@ static enum gn_status evaluate(struct gn_session *s, const volatile sig_atomic_t
 		status = gn_replica_average(&s->replica, err);
 	if (!status && !*stopping)
 		status = gn_session_alone(s, gn_replica_fetch(&s->replica, err));
+	if (!status && !*stopping)
+		status = gn_session_gather(s, err);
 	if (!status && !*stopping)
 		status = score(s, 0, stop, stopping, &plain, err);
 	if (!status && !*stopping && gn_replica_has_average(&s->replica))

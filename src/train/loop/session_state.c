@@ -9,6 +9,7 @@
 #include "src/train/model/init.h"
 #include "src/train/loop/input.h"
 #include "src/train/loop/network.h"
+#include "src/train/loop/session_pipeline.h"
 #include "src/train/model/weights.h"
 
 #include <inttypes.h>
@@ -38,11 +39,12 @@ static void warn_of_classes(const struct gn_session *s, const char *path)
 /* On rank 0. */
 static enum gn_status import_weights(struct gn_session *s, const char *path, struct gn_err *err)
 {
+	const struct gn_checkpoint_arrays whole = gn_session_arrays(s);
 	struct gn_strbuf ignored;
 	enum gn_status status;
 
 	gn_strbuf_init(&ignored);
-	status = gn_weights_import(path, s->model, !strcmp(s->options->init_head, "skip"), s->replica.params.host, s->replica.buffers.host, &ignored, err);
+	status = gn_weights_import(path, s->model, !strcmp(s->options->init_head, "skip"), whole.params, whole.buffers, &ignored, err);
 	if (!status && ignored.len)
 		gn_log_warn(s->log, "%s has tensors that %s lacks, which are ignored: %s", path, gn_model_name(s->model),
 			    gn_strbuf_text(&ignored));
@@ -54,6 +56,7 @@ static enum gn_status import_weights(struct gn_session *s, const char *path, str
 
 static enum gn_status initial_values(struct gn_session *s, struct gn_err *err)
 {
+	const struct gn_checkpoint_arrays whole = gn_session_arrays(s);
 	const char *init = s->options->init;
 	char seeded[40];
 	int is_file = gn_init_is_file(init);
@@ -62,11 +65,11 @@ static enum gn_status initial_values(struct gn_session *s, struct gn_err *err)
 	snprintf(seeded, sizeof seeded, "seed:%" PRId64, s->options->seed);
 	/* before a file, which may leave the last layer to it */
 	if (!status)
-		status = gn_init_params(s->model, init && !is_file ? init : seeded, s->replica.params.host, s->replica.buffers.host, err);
+		status = gn_init_params(s->model, init && !is_file ? init : seeded, whole.params, whole.buffers, err);
 	if (!status && is_file)
 		return import_weights(s, init, err);
 	if (!status && s->options->zero_gamma)
-		gn_init_zero_gamma(s->model, s->replica.params.host);
+		gn_init_zero_gamma(s->model, whole.params);
 	return status;
 }
 
@@ -75,6 +78,10 @@ struct gn_checkpoint_arrays gn_session_arrays(struct gn_session *s)
 	const struct gn_replica *r = &s->replica;
 	struct gn_checkpoint_arrays a = {.params = r->params.host, .buffers = r->buffers.host};
 
+	if (s->pipeline)
+		return (struct gn_checkpoint_arrays){.params = s->pipeline->params, .buffers = s->pipeline->buffers,
+						     .average_params = s->pipeline->average_params,
+						     .average_buffers = s->pipeline->average_buffers};
 	/* parts: session_shard.c */
 	for (int k = 0; k < GN_OPTIM_SLOTS_MAX && !r->shard; k++)
 		a.slots[k] = gn_optimizer_slot(r->optimizer, k)->host;
@@ -356,6 +363,7 @@ enum gn_status gn_session_restore(struct gn_session *s, int *resumed, struct gn_
 {
 	size_t params = gn_model_param_elements(s->model) * sizeof(float);
 	size_t buffers = gn_model_buffer_elements(s->model) * sizeof(float);
+	const struct gn_checkpoint_arrays whole = gn_session_arrays(s);
 	struct origin shared = {.state = {.seed = (uint64_t)s->options->seed}};
 	int is_carried = 0;
 	enum gn_status status = s->options->carried ? gn_carried_give(s->options->carried, s, &is_carried, err) : GN_OK;
@@ -373,12 +381,14 @@ enum gn_status gn_session_restore(struct gn_session *s, int *resumed, struct gn_
 	if (!status)
 		status = gn_comm_broadcast(s->comm, &shared, sizeof shared, 0, err);
 	if (!status)
-		status = gn_comm_broadcast(s->comm, s->replica.params.host, params, 0, err);
+		status = gn_comm_broadcast(s->comm, whole.params, params, 0, err);
 	if (!status && buffers)
-		status = gn_comm_broadcast(s->comm, s->replica.buffers.host, buffers, 0, err);
-	if (!status && !s->replica.shard)
+		status = gn_comm_broadcast(s->comm, whole.buffers, buffers, 0, err);
+	if (!status && s->pipeline)
+		status = gn_session_restore_stage(s, shared.resumed ? shared.folder : NULL, &shared.info, err);
+	else if (!status && !s->replica.shard)
 		status = share_slots(s, &shared, err);
-	if (!status && shared.resumed)
+	if (!status && shared.resumed && !s->pipeline)
 		status = restore_compressor(s, &shared, err);
 	if (!status && shared.resumed)
 		status = gn_replica_compress_from(&s->replica, shared.state.step, shared.state.epoch, err);

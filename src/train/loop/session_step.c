@@ -1,5 +1,5 @@
 /* A step of a run: what comes before and after it. */
-#include "src/train/loop/session.h"
+#include "src/train/loop/session_pipeline.h"
 
 #include "src/base/clock.h"
 #include "src/base/text.h"
@@ -67,7 +67,7 @@ static enum gn_status note_result(struct gn_session *s, double lr, struct gn_int
 
 static void predict_sums(struct gn_session *s)
 {
-	if (!s->autotune && !gn_replica_sums_on_gpus(&s->replica) && !s->replica.compressor && s->replica.local.every <= 1 && !s->replica.shard && !s->options->served)
+	if (!s->pipeline && !s->autotune && !gn_replica_sums_on_gpus(&s->replica) && !s->replica.compressor && s->replica.local.every <= 1 && !s->replica.shard && !s->options->served)
 		gn_step_forecast_sums(&s->forecast, s->comm, s->log);
 }
 
@@ -160,7 +160,8 @@ enum gn_status gn_session_step(struct gn_session *s, const volatile sig_atomic_t
 	s->step_s = took - (sums->data - waited);
 	s->metrics.steps_s += took;
 	s->metrics.waited_s += sums->data - waited;
-	gn_loader_threads_note(s, took, sums->data - waited);
+	if (gn_session_reads_images(s))
+		gn_loader_threads_note(s, took, sums->data - waited);
 	sums->step += took;
 	s->state.step++;
 	s->state.sample += s->schedule.global_batch;
@@ -207,7 +208,7 @@ enum gn_status gn_session_begin_autotune(struct gn_session *s, uint64_t steps_le
 	enum gn_status status;
 
 	gn_session_begin_compression(s, steps_left);
-	status = gn_replica_sums_on_gpus(&s->replica) || s->compress.method || s->replica.local.every > 1 || s->replica.shard || s->options->served || s->options->elastic ?
+	status = s->pipeline || gn_replica_sums_on_gpus(&s->replica) || s->compress.method || s->replica.local.every > 1 || s->replica.shard || s->options->served || s->options->elastic ?
 			 GN_OK : begin_autotune(s, steps_left, err);
 
 	if (!status)

@@ -1,5 +1,5 @@
 /* The part of a session that trains: loader and plan, made anew when the side of the images changes. */
-#include "src/train/loop/session.h"
+#include "src/train/loop/session_pipeline.h"
 
 #include "src/train/plan/device.h"
 #include "src/train/loop/augment_options.h"
@@ -84,6 +84,8 @@ enum gn_status gn_session_make_loader(struct gn_session *s, struct gn_err *err)
 
 	if (status)
 		return status;
+	if (!gn_session_reads_images(s))
+		lo.prefetch_bytes = 0; /* it counts steps, and is not started */
 	lo.crops = !gn_loader_needs_floats(&lo) && gn_input_is_crops(&s->checkpoint.info.input, s->model, &s->device, NULL);
 	s->replica.next = next_batch;
 	s->replica.next_context = s;
@@ -137,7 +139,7 @@ enum gn_status gn_session_make_plan(struct gn_session *s, struct gn_err *err)
 	status = gn_augment_options_parse(o, &lo, err);
 	if (!gn_loader_needs_floats(&lo) && gn_input_is_crops(&s->checkpoint.info.input, s->model, &po, &pixels))
 		po.pixels = &pixels;
-	return status ? status : gn_replica_set_plan(&s->replica, train_model(s), &po, err);
+	return status ? status : gn_replica_set_plan(&s->replica, s->pipeline ? gn_session_own_model(s) : train_model(s), &po, err);
 }
 
 /* A side that is too small, or too large for this machine, must not come to light after days: every one is tried now. */
@@ -177,5 +179,5 @@ enum gn_status gn_session_begin_epoch(struct gn_session *s, struct gn_err *err)
 			gn_log_info(s->log, "epoch %" PRIu64 ": images of side %d", s->state.epoch, side);
 	}
 	s->replica.staged = 0;
-	return status ? status : gn_loader_start(s->data.loader, (uint32_t)s->state.epoch, s->state.sample, err);
+	return status || !gn_session_reads_images(s) ? status : gn_loader_start(s->data.loader, (uint32_t)s->state.epoch, s->state.sample, err);
 }

@@ -1,4 +1,4 @@
-#include "src/train/loop/step.h"
+#include "src/train/loop/step_internal.h"
 
 #include "src/base/clock.h"
 
@@ -6,18 +6,6 @@
 enum { WORTH_TRACING_NS = 5000 };
 /* A device that has finished sooner than this after the next batch came has waited for it. */
 enum { AT_ONCE_NS = 100000 };
-
-/* A step under way. */
-struct run {
-	struct gn_replica *r;
-	const struct gn_step *step;
-	struct gn_interval *sums;
-	int is_queued;	     /* the device computes beside the host */
-	uint64_t mark;	     /* the end of what is accounted for */
-	uint64_t reading_ns; /* for the next batch, while the device computed */
-	uint64_t read_ns;    /* when it was there */
-	uint64_t gather_ns;  /* forward waited for parameters */
-};
 
 /* --- accounts --- */
 
@@ -27,7 +15,7 @@ static double seconds(uint64_t from, uint64_t to)
 }
 
 /* Since the mark, which moves on. */
-static double since(struct run *run, enum gn_span kind)
+double gn_step_since(struct gn_running_step *run, enum gn_span kind)
 {
 	uint64_t now = gn_clock_ns(), before = run->mark;
 
@@ -37,13 +25,13 @@ static double since(struct run *run, enum gn_span kind)
 }
 
 /* On a device beside the host, forward stands for all that it computes. */
-static void account_backward(struct run *run)
+void gn_step_account_backward(struct gn_running_step *run)
 {
 	if (!run->is_queued)
-		run->sums->backward += since(run, GN_SPAN_BACKWARD);
+		run->sums->backward += gn_step_since(run, GN_SPAN_BACKWARD);
 }
 
-static void account_sums(struct run *run)
+static void account_sums(struct gn_running_step *run)
 {
 	const struct gn_reducer *x = run->r->reducer;
 	uint64_t now;
@@ -54,7 +42,7 @@ static void account_sums(struct run *run)
 		run->sums->exposed += gn_comm_size(run->r->options.comm) > 1 ? seconds(gn_reducer_computed_ns(x), now) : 0;
 		return;
 	}
-	run->sums->exposed += since(run, GN_SPAN_WAIT);
+	run->sums->exposed += gn_step_since(run, GN_SPAN_WAIT);
 	/* What was done for sums from within backward is not backward. */
 	taken = (double)gn_reducer_taken_ns(x) * 1e-9;
 	run->sums->backward -= taken;
@@ -63,14 +51,14 @@ static void account_sums(struct run *run)
 }
 
 /* exposed_s: of this step. */
-static void account_result(struct run *run, double exposed_s)
+static void account_result(struct gn_running_step *run, double exposed_s)
 {
 	uint64_t launched = run->mark, now = gn_clock_ns();
 	uint64_t computed = gn_comm_size(run->r->options.comm) > 1 ? gn_reducer_computed_ns(run->r->reducer) : now;
 	uint64_t reading = run->reading_ns;
 
 	if (!run->is_queued) {
-		run->sums->optimizer += since(run, GN_SPAN_OPTIMIZER);
+		run->sums->optimizer += gn_step_since(run, GN_SPAN_OPTIMIZER);
 		return;
 	}
 	/* how long before that the device waited is not known: this is the most that it can have been */
@@ -84,22 +72,22 @@ static void account_result(struct run *run, double exposed_s)
 
 /* --- what a plan reports --- */
 
-static void loss_done(void *context)
+void gn_step_loss_done(void *context)
 {
-	struct run *run = context;
+	struct gn_running_step *run = context;
 
 	double gather_s = (double)run->gather_ns * 1e-9;
 
 	if (run->is_queued)
 		return;
-	run->sums->forward += since(run, GN_SPAN_FORWARD) - gather_s;
+	run->sums->forward += gn_step_since(run, GN_SPAN_FORWARD) - gather_s;
 	run->sums->exposed += gather_s;
 	run->gather_ns = 0;
 }
 
 static enum gn_status param_needed(void *context, int param, struct gn_err *err)
 {
-	struct run *run = context;
+	struct gn_running_step *run = context;
 	uint64_t began = gn_clock_ns(), now;
 	enum gn_status status = gn_reducer_need(run->r->reducer, param, err);
 
@@ -110,9 +98,9 @@ static enum gn_status param_needed(void *context, int param, struct gn_err *err)
 	return status;
 }
 
-static void gradient_done(void *context, int param, struct gn_event *event)
+void gn_step_gradient_done(void *context, int param, struct gn_event *event)
 {
-	struct run *run = context;
+	struct gn_running_step *run = context;
 	struct gn_reducer *x = run->r->reducer;
 	uint64_t took = gn_reducer_taken_ns(x);
 
@@ -123,6 +111,8 @@ static void gradient_done(void *context, int param, struct gn_event *event)
 
 		gn_trace_add(run->r->trace, GN_SPAN_EXCHANGE, GN_TRACE_MAIN, 0, now - took, now);
 	}
+	if (run->r->options.pipe)
+		gn_pipe_stage_poll(run->r->options.pipe);
 }
 
 /* --- the step --- */
@@ -139,7 +129,7 @@ static enum gn_status stage(struct gn_replica *r, struct gn_err *err)
 	return status;
 }
 
-static enum gn_status begin(const struct run *run, struct gn_err *err)
+static enum gn_status begin(const struct gn_running_step *run, struct gn_err *err)
 {
 	const struct gn_replica *r = run->r;
 	const float values[] = {[GN_PIGGYBACK_LOSS] = 0, [GN_PIGGYBACK_CORRECT] = 0, [GN_PIGGYBACK_STOP] = run->step->stop ? 1 : 0,
@@ -151,7 +141,7 @@ static enum gn_status begin(const struct run *run, struct gn_err *err)
 }
 
 /* Gradients of a batch that is not the step's last. */
-static enum gn_status accumulate(const struct gn_replica *r, int first, struct gn_err *err)
+enum gn_status gn_step_accumulate(const struct gn_replica *r, int first, struct gn_err *err)
 {
 	size_t count = r->params.count;
 
@@ -160,7 +150,7 @@ static enum gn_status accumulate(const struct gn_replica *r, int first, struct g
 }
 
 /* The same where each rank keeps the sums of its parts alone: waits for them. */
-static enum gn_status accumulate_parts(struct run *run, int first, struct gn_err *err)
+static enum gn_status accumulate_parts(struct gn_running_step *run, int first, struct gn_err *err)
 {
 	const struct gn_replica *r = run->r;
 	const struct gn_parts *parts = gn_shard_parts(r->shard);
@@ -188,16 +178,16 @@ static enum gn_status add_parts(const struct gn_replica *r, struct gn_err *err)
 }
 
 /* Batch number k of the step. */
-static enum gn_status run_batch(struct run *run, int k, struct gn_err *err)
+static enum gn_status run_batch(struct gn_running_step *run, int k, struct gn_err *err)
 {
 	struct gn_replica *r = run->r;
 	int is_last = k + 1 == r->options.batches;
 	int sums = is_last || r->divides;
-	const struct gn_plan_observer observer = {loss_done, sums ? gradient_done : NULL, r->shard ? param_needed : NULL, run};
+	const struct gn_plan_observer observer = {gn_step_loss_done, sums ? gn_step_gradient_done : NULL, r->shard ? param_needed : NULL, run};
 	enum gn_status status = r->staged ? GN_OK : stage(r, err);
 
 	if (k == 0 || !run->is_queued)
-		run->sums->data += since(run, GN_SPAN_DATA);
+		run->sums->data += gn_step_since(run, GN_SPAN_DATA);
 	r->staged = 0;
 	r->is_partial = !is_last;
 	if (sums)
@@ -206,13 +196,13 @@ static enum gn_status run_batch(struct run *run, int k, struct gn_err *err)
 		status = gn_plan_run(r->plan, run->step->number * (uint64_t)r->options.batches + (uint64_t)k, &observer,
 				     is_last && !r->divides ? r->accumulated : NULL, err);
 	if (!status && !sums)
-		status = accumulate(r, k == 0, err);
-	account_backward(run);
+		status = gn_step_accumulate(r, k == 0, err);
+	gn_step_account_backward(run);
 	return status || is_last || !r->divides ? status : accumulate_parts(run, k == 0, err);
 }
 
 /* While the device computes: the batch after number k. */
-static enum gn_status stage_next(struct run *run, int k, struct gn_err *err)
+static enum gn_status stage_next(struct gn_running_step *run, int k, struct gn_err *err)
 {
 	int is_last = k + 1 == run->r->options.batches;
 	uint64_t began = gn_clock_ns();
@@ -229,6 +219,28 @@ static enum gn_status stage_next(struct run *run, int k, struct gn_err *err)
 	return status;
 }
 
+static enum gn_status run_batches(struct gn_running_step *run, struct gn_err *err)
+{
+	enum gn_status status = GN_OK;
+
+	if (run->r->options.pipe)
+		return gn_step_run_schedule(run, err);
+	for (int k = 0; k < run->r->options.batches && !status; k++) {
+		status = run_batch(run, k, err);
+		if (!status)
+			status = stage_next(run, k, err);
+	}
+	return status;
+}
+
+/* The last stage has the loss, and each has flags. */
+static enum gn_status share_flags(const struct gn_replica *r, struct gn_err *err)
+{
+	return r->options.pipe ? gn_pipe_stage_sum(r->options.pipe, r->piggyback, GN_PIGGYBACK_COUNT, err) : GN_OK;
+}
+
+/* --- all of it --- */
+
 /* What sums over ranks are divided by: the ranks, or with class weights the sum of their mean weights. */
 static double divisor(const struct gn_replica *r)
 {
@@ -239,7 +251,7 @@ static double divisor(const struct gn_replica *r)
 }
 
 /* Blocks until the step is done. */
-static enum gn_status finish(const struct run *run, struct gn_step_result *out, struct gn_err *err)
+static enum gn_status finish(const struct gn_running_step *run, struct gn_step_result *out, struct gn_err *err)
 {
 	struct gn_replica *r = run->r;
 	struct gn_stream *s = r->device.stream;
@@ -269,7 +281,7 @@ static enum gn_status finish(const struct run *run, struct gn_step_result *out, 
 enum gn_status gn_step_run(struct gn_replica *r, const struct gn_step *step, struct gn_interval *sums, struct gn_step_result *out,
 			   struct gn_err *err)
 {
-	struct run run = {.r = r, .step = step, .sums = sums, .is_queued = gn_device_is_queued(r->device.device), .mark = gn_clock_ns()};
+	struct gn_running_step run = {.r = r, .step = step, .sums = sums, .is_queued = gn_device_is_queued(r->device.device), .mark = gn_clock_ns()};
 	const uint64_t began = run.mark;
 	const double exposed = sums->exposed;
 	struct gn_optim_update u = {.lr = step->lr, .step = step->updates};
@@ -278,13 +290,12 @@ enum gn_status gn_step_run(struct gn_replica *r, const struct gn_step *step, str
 	uint64_t summed;
 	enum gn_status status = begin(&run, err);
 
-	for (int k = 0; k < r->options.batches && !status; k++) {
-		status = run_batch(&run, k, err);
-		if (!status)
-			status = stage_next(&run, k, err);
-	}
+	if (!status)
+		status = run_batches(&run, err);
 	if (!status)
 		status = gn_reducer_wait(r->reducer, err);
+	if (!status)
+		status = share_flags(r, err);
 	account_sums(&run);
 	summed = gn_clock_ns();
 	u.grad_scale = 1 / (divisor(r) * r->options.batches * gn_plan_loss_scale(r->plan));
@@ -293,7 +304,7 @@ enum gn_status gn_step_run(struct gn_replica *r, const struct gn_step *step, str
 	if (!status)
 		status = gn_replica_update(r, &u, &stop, &norm, err);
 	if (r->options.servers) {
-		run.sums->exposed += since(&run, GN_SPAN_WAIT);
+		run.sums->exposed += gn_step_since(&run, GN_SPAN_WAIT);
 		summed = run.mark;
 	}
 	if (!status)

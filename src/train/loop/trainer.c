@@ -5,9 +5,10 @@
 #include "src/base/sha256.h"
 #include "src/base/text.h"
 #include "src/base/version.h"
+#include "src/train/parallel/cuts.h"
 #include "src/train/plan/device.h"
 #include "src/train/loop/carried.h"
-#include "src/train/loop/session.h"
+#include "src/train/loop/session_pipeline.h"
 #include "src/train/metrics/scaling_report.h"
 #include "src/train/loop/step.h"
 #include "src/train/loop/summary.h"
@@ -260,7 +261,7 @@ static enum gn_status train(struct gn_session *s, const volatile sig_atomic_t *s
 	enum gn_status status = gn_session_evaluate_missed(s, stop, &stopping, err);
 
 	gn_progress_bar_begin(&progress, "training", "images", steps_left(s) * s->schedule.global_batch);
-	progress.terminal = progress.terminal && s->worker == 0;
+	progress.terminal = progress.terminal && s->worker == 0 && gn_comm_rank(s->comm) == 0;
 	while (!status && !gn_session_is_done(s) && !stopping && !is_cut_short(s)) {
 		status = gn_session_step(s, stop, &sums, &stopping, err);
 		if (!status)
@@ -306,6 +307,23 @@ static void log_compressor(const struct gn_compressor *c, struct gn_json *j)
 	gn_json_end(j);
 }
 
+static void log_mesh(const struct gn_session *s, struct gn_json *j)
+{
+	const struct gn_session_pipeline *p = s->pipeline;
+	struct gn_strbuf cuts;
+
+	gn_strbuf_init(&cuts);
+	gn_cuts_text(s->model, p->nodes, p->mesh.shape.pipeline - 1, &cuts);
+	gn_json_object(j, "mesh");
+	gn_json_int(j, "data", p->mesh.shape.data);
+	gn_json_int(j, "pipeline", p->mesh.shape.pipeline);
+	gn_json_string(j, "cut", gn_strbuf_text(&cuts));
+	gn_json_string(j, "schedule", s->options->pipe_schedule);
+	gn_json_int(j, "micro_batches", s->options->micro_batches);
+	gn_json_end(j);
+	gn_strbuf_release(&cuts);
+}
+
 static enum gn_status log_start(struct gn_session *s, int resumed, struct gn_err *err)
 {
 	struct gn_strbuf resolved;
@@ -326,7 +344,9 @@ static enum gn_status log_start(struct gn_session *s, int resumed, struct gn_err
 		gn_json_uint(j, "epoch", s->state.epoch);
 		gn_json_uint(j, "sample", s->state.sample);
 		gn_json_uint(j, "total_steps", s->state.step + steps_left(s));
-		gn_json_int(j, "ranks", s->workers);
+		gn_json_int(j, "ranks", s->pipeline ? gn_comm_size(s->comm) : s->workers);
+		if (s->pipeline)
+			log_mesh(s, j);
 		gn_json_int(j, "nodes", gn_world_nodes(gn_comm_world(s->comm)));
 		gn_json_uint(j, "global_batch", s->schedule.global_batch);
 		if (s->options->carried && s->options->carried->why) {
@@ -338,7 +358,7 @@ static enum gn_status log_start(struct gn_session *s, int resumed, struct gn_err
 		gn_json_uint(j, "buckets", gn_reducer_buckets(s->replica.reducer));
 		if (s->replica.compressor)
 			log_compressor(s->replica.compressor, j);
-		gn_json_uint(j, "plan_bytes", gn_plan_bytes(s->replica.plan));
+		gn_json_uint(j, "plan_bytes", gn_replica_plan_bytes(&s->replica));
 		gn_json_string(j, "dataset", gn_dataset_digest(s->data.train));
 		log_software(j, gn_comm_world(s->comm));
 		gn_json_string(j, "options", s->options->options_text);
@@ -354,6 +374,8 @@ static enum gn_status log_start(struct gn_session *s, int resumed, struct gn_err
 
 static enum gn_status log_end(struct gn_session *s, int stopped, struct gn_err *err)
 {
+	struct gn_weight_layouts *layouts = s->pipeline ? s->pipeline->plain : s->replica.layouts;
+	const struct gn_checkpoint_arrays whole = gn_session_arrays(s);
 	char hex[GN_SHA256_HEX];
 	struct gn_json *j;
 	enum gn_status status;
@@ -363,12 +385,14 @@ static enum gn_status log_end(struct gn_session *s, int stopped, struct gn_err *
 	status = gn_replica_average(&s->replica, err);
 	if (!status)
 		status = gn_session_alone(s, gn_replica_fetch(&s->replica, err));
+	if (!status)
+		status = gn_session_gather(s, err);
 	if (status)
 		return status;
 	/* Of the values in torch's order. */
-	gn_weight_layouts_out(s->replica.layouts, s->replica.params.host);
-	status = gn_sha256_buffer(s->replica.params.host, gn_model_param_elements(s->model) * sizeof(float), hex, err);
-	gn_weight_layouts_in(s->replica.layouts, s->replica.params.host);
+	gn_weight_layouts_out(layouts, whole.params);
+	status = gn_sha256_buffer(whole.params, gn_model_param_elements(s->model) * sizeof(float), hex, err);
+	gn_weight_layouts_in(layouts, whole.params);
 	if (status)
 		return status;
 	status = gn_usage_gather(s->status.usage, err);
@@ -451,6 +475,8 @@ static enum gn_status begin(struct gn_session *s, struct gn_err *err)
 		status = gn_session_begin_autotune(s, steps_left(s), err);
 	if (!status && s->metrics.trace)
 		status = gn_trace_begin(s->metrics.trace, s->comm, err);
+	if (!status && steps_left(s))
+		status = gn_session_log_mesh(s, err);
 	if (status)
 		return status;
 	gn_summary_start(s, steps_left(s));
@@ -490,6 +516,8 @@ enum gn_status gn_train_run(const struct gn_train_options *options, const char *
 	if (!status)
 		status = train(s, stop, &stopped, err);
 	if (!status)
+		status = gn_session_log_bubble(s, err);
+	if (!status)
 		status = log_end(s, stopped, err);
 	if (!status && !stopped)
 		gn_summary_end(s);
@@ -503,6 +531,8 @@ enum gn_status gn_train_run(const struct gn_train_options *options, const char *
 		*told = 0;
 		return status;
 	}
+	if (status == GN_ERR_PEER_LOST)
+		gn_session_name_lost(s, err);
 	*told = is_told(log, comm, !s->failed_alone && !gn_agree_is_over(comm, status), status, err);
 	if (s->failed_alone)
 		gn_world_abort(gn_comm_world(comm), err->text);

@@ -36,7 +36,7 @@ struct gn_optimizer_arrays {
 	const float *finite;	/* one more number without which nothing is updated, unless it is finite; NULL */
 	const struct gn_ema *ema; /* moved by each update; NULL: none */
 	/* Host: of the parameters only these parts are updated here, and ema has the same; NULL: all. group: of the ranks that update the
-	 * others; an update is then collective and blocks. */
+	 * others, of the same network: clipping is by the norm of all; an update is then collective and blocks. */
 	const struct gn_parts *parts;
 	struct gn_update_group *group;
 	/* Host: parameters are updated elsewhere, and are so when an update is queued: it moves only averages, and makes means of buffers;

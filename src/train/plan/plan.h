@@ -75,7 +75,7 @@ enum gn_status gn_plan_run(struct gn_plan *p, uint64_t number, const struct gn_p
 			   struct gn_err *err);
 
 /* --- Steps of a part of a network (gn_model_part): forward and backward by themselves, in one plan for each batch in flight. For the stages
- * of a pipeline, which no command uses yet --- */
+ * of a pipeline --- */
 
 /* As gn_plan_run, without backward: the loss is the last part's. What was staged for a part that is not the first is its input, in the
  * layout of options.input. */

@@ -1,0 +1,147 @@
+/* What is told of a mesh: before the first step what each stage has and will wait, afterwards what was measured. */
+#include "src/train/loop/session_pipeline.h"
+
+#include "src/base/text.h"
+#include "src/train/parallel/cuts.h"
+#include "transport/coll/agree.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+enum { LINES_MAX = 8 };
+
+/* Of one rank. */
+struct report {
+	uint64_t param_bytes, state_bytes, plan_bytes, output_bytes; /* parameters; those with gradients and optimizer state; of micro-batches */
+	uint64_t sent_bytes;
+	double waited_s, steps_s;
+	int32_t plans;
+};
+
+static struct report own_report(const struct gn_session *s)
+{
+	const struct gn_session_pipeline *p = s->pipeline;
+	const struct gn_replica *r = &s->replica;
+	size_t params = r->params.count * sizeof(float), ignored;
+
+	return (struct report){
+		.param_bytes = params, .state_bytes = params * (r->accumulated ? 3 : 2) + gn_replica_state_bytes(r, &ignored),
+		.plan_bytes = gn_replica_plan_bytes(r), .plans = r->plan_count, .output_bytes = gn_pipe_stage_output_bytes(p->stage),
+		.sent_bytes = gn_pipe_stage_sent_bytes(p->stage) - p->sent_bytes, .waited_s = gn_pipe_stage_waited_s(p->stage) - p->waited_s,
+		.steps_s = s->metrics.steps_s,
+	};
+}
+
+/* *all: by rank, freed by the caller. */
+static enum gn_status gather_reports(const struct gn_session *s, struct report **all, struct gn_err *err)
+{
+	const struct report own = own_report(s);
+	enum gn_status status;
+
+	*all = calloc((size_t)gn_comm_size(s->comm), sizeof **all);
+	status = gn_agree_status(s->comm, *all ? GN_OK : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a report of all stages"), err);
+	if (!status)
+		status = gn_agree_gather(s->comm, &own, sizeof own, *all, err);
+	if (status) {
+		free(*all);
+		*all = NULL;
+	}
+	return status;
+}
+
+static void draw(const struct gn_session *s)
+{
+	const struct gn_mesh *mesh = &s->pipeline->mesh;
+	const struct gn_world *world = gn_comm_world(s->comm);
+	const char **hosts = calloc((size_t)mesh->size, sizeof *hosts);
+	struct gn_strbuf text;
+	const char *line, *end;
+
+	gn_strbuf_init(&text);
+	for (int r = 0; hosts && r < mesh->size; r++)
+		hosts[r] = gn_world_host_of(world, r);
+	if (hosts)
+		gn_mesh_draw(mesh, hosts, LINES_MAX, &text);
+	for (line = gn_strbuf_text(&text); !gn_strbuf_failed(&text) && *line; line = end + (*end == '\n')) {
+		for (end = line; *end && *end != '\n'; end++)
+			;
+		gn_log_info(s->log, "%.*s", (int)(end - line), line);
+	}
+	gn_strbuf_release(&text);
+	free(hosts);
+}
+
+static void log_stage(const struct gn_session *s, int stage, const struct report *r)
+{
+	const struct gn_session_pipeline *p = s->pipeline;
+	int stages = p->mesh.shape.pipeline;
+	struct gn_strbuf from;
+
+	gn_strbuf_init(&from);
+	if (stage)
+		gn_cuts_text(s->model, &p->nodes[stage - 1], 1, &from);
+	else
+		gn_strbuf_puts(&from, "the images");
+	gn_log_info(s->log, "stage %d of %d, from %s on: %.4g MB of parameters, %.4g MB with gradients and optimizer state, %.4g MB of activations for "
+		    "%d micro-batch%s at a time; sends %.4g MB forward each", stage, stages, gn_strbuf_text(&from), (double)r->param_bytes * 1e-6,
+		    (double)r->state_bytes * 1e-6, (double)r->plan_bytes * 1e-6, r->plans, r->plans == 1 ? "" : "es", (double)r->output_bytes * 1e-6);
+	gn_strbuf_release(&from);
+}
+
+enum gn_status gn_session_log_mesh(struct gn_session *s, struct gn_err *err)
+{
+	struct gn_session_pipeline *p = s->pipeline;
+	const struct gn_pipe_schedule *schedule;
+	struct report *all;
+	enum gn_status status;
+
+	if (!p)
+		return GN_OK;
+	schedule = gn_pipe_stage_schedule(p->stage);
+	p->waited_s = gn_pipe_stage_waited_s(p->stage);
+	p->sent_bytes = gn_pipe_stage_sent_bytes(p->stage);
+	status = gather_reports(s, &all, err);
+	if (status || gn_comm_rank(s->comm)) {
+		free(all);
+		return status;
+	}
+	draw(s);
+	for (int stage = 0; stage < p->mesh.shape.pipeline; stage++)
+		log_stage(s, stage, &all[gn_mesh_rank(&p->mesh, 0, stage)]);
+	gn_log_info(s->log, "schedule %s of %d micro-batches a step: each stage idles %.0f %% of it if all take equally long",
+		    schedule->kind == GN_PIPE_GPIPE ? "gpipe" : "1f1b", schedule->batches, 100 * gn_pipe_schedule_bubble(schedule));
+	free(all);
+	return GN_OK;
+}
+
+enum gn_status gn_session_log_bubble(struct gn_session *s, struct gn_err *err)
+{
+	const struct gn_session_pipeline *p = s->pipeline;
+	uint64_t steps = s->state.step - s->metrics.began_step;
+	struct report *all;
+	enum gn_status status = p && steps ? gather_reports(s, &all, err) : GN_OK;
+	int root = gn_comm_rank(s->comm) == 0;
+
+	if (status || !p || !steps)
+		return status;
+	for (int stage = 0; stage < p->mesh.shape.pipeline && root; stage++) {
+		const struct report *r = &all[gn_mesh_rank(&p->mesh, 0, stage)];
+
+		gn_log_info(s->log, "stage %d of %d waited %.0f %% of the steps' time for its neighbours, by formula %.0f %%; it sent them %.4g MB a step",
+			    stage, p->mesh.shape.pipeline, r->steps_s > 0 ? 100 * r->waited_s / r->steps_s : 0,
+			    100 * gn_pipe_schedule_bubble(gn_pipe_stage_schedule(p->stage)), (double)r->sent_bytes / (double)steps * 1e-6);
+	}
+	free(all);
+	return GN_OK;
+}
+
+void gn_session_name_lost(const struct gn_session *s, struct gn_err *err)
+{
+	const struct gn_session_pipeline *p = s->pipeline;
+	const struct gn_world *world = gn_comm_world(s->comm);
+
+	for (int r = gn_comm_size(s->comm) - 1; p && r >= 0; r--)
+		if (gn_world_is_lost(world, r))
+			gn_err_prefix(err, "rank %d, stage %d of %d of pipeline %d, is lost", r, gn_mesh_stage(&p->mesh, r), p->mesh.shape.pipeline,
+				      gn_mesh_data_index(&p->mesh, r));
+}

@@ -1,0 +1,319 @@
+#include "src/train/loop/session_pipeline.h"
+
+#include "src/base/alloc.h"
+#include "src/train/parallel/cuts.h"
+#include "transport/coll/agree.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Of a link between stages, for a choice of cuts: of the processor's memory, and of a network of 10 Gbit/s. */
+#define SAME_NODE_BYTES_PER_S 5e9
+#define OTHER_NODE_BYTES_PER_S 1.25e9
+
+/* --- creation --- */
+
+static enum gn_status place(struct gn_session_pipeline *p, const struct gn_mesh_shape *shape, const struct gn_world *world, struct gn_err *err)
+{
+	int size = gn_world_size(world), *node_of = calloc((size_t)size, sizeof *node_of);
+	enum gn_status status;
+
+	for (int r = 0; node_of && r < size; r++)
+		node_of[r] = gn_world_node_of(world, r);
+	status = node_of ? gn_mesh_init(&p->mesh, shape, node_of, size, err) : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a mesh");
+	free(node_of);
+	return status;
+}
+
+enum gn_status gn_session_open_mesh(struct gn_session *s, struct gn_err *err)
+{
+	struct gn_session_pipeline *p;
+	struct gn_mesh_shape shape;
+	int rank = gn_comm_rank(s->comm), data, stage;
+	enum gn_status status = s->options->parallel ? gn_mesh_parse(s->options->parallel, gn_comm_size(s->comm), &shape, err) : GN_OK;
+
+	if (status || !s->options->parallel || shape.pipeline == 1)
+		return status; /* alike on all ranks */
+	s->pipeline = p = calloc(1, sizeof *p);
+	status = p ? place(p, &shape, gn_comm_world(s->comm), err) : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a mesh");
+	status = gn_agree_status(s->comm, status, err);
+	if (status)
+		return status;
+	data = gn_mesh_data_index(&p->mesh, rank);
+	stage = gn_mesh_stage(&p->mesh, rank);
+	status = gn_comm_split(s->comm, data, stage, "pipeline", &p->pipe, err);
+	if (!status)
+		status = gn_comm_split(s->comm, stage, data, "stage", &p->data, err);
+	s->worker = data;
+	s->workers = shape.data;
+	return status;
+}
+
+/* On rank 0: measured, because what is the longest of so different layers nobody can tell. */
+static enum gn_status choose_cuts(const struct gn_session *s, int *nodes, struct gn_err *err)
+{
+	const struct gn_train_options *o = s->options;
+	const struct gn_mesh *mesh = &s->pipeline->mesh;
+	int links = mesh->shape.pipeline - 1;
+	double *rates = calloc((size_t)links, sizeof *rates);
+	struct gn_plan_options po = s->device;
+	struct gn_cut_costs costs = {.pieces = NULL};
+	enum gn_status status;
+
+	po.batch = (int)o->batch;
+	po.training = 1;
+	po.dropout = o->dropout;
+	for (int i = 0; rates && i < links; i++)
+		rates[i] = gn_mesh_crosses(mesh, i) ? OTHER_NODE_BYTES_PER_S : SAME_NODE_BYTES_PER_S;
+	status = rates ? gn_cut_costs_measure(s->model, &po, &costs, err) : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for cuts");
+	if (!status)
+		status = gn_cuts_choose(&costs, mesh->shape.pipeline, (int)o->accumulate, rates, nodes, NULL, err);
+	gn_cut_costs_release(&costs);
+	free(rates);
+	return status;
+}
+
+static enum gn_status make_part(struct gn_session *s, struct gn_err *err)
+{
+	struct gn_session_pipeline *p = s->pipeline;
+	int stage = gn_comm_rank(p->pipe), stages = gn_comm_size(p->pipe);
+	const struct gn_train_options *o = s->options;
+	const struct gn_pipe_schedule schedule = {.kind = gn_pipe_kind_of(o->pipe_schedule), .micro = (int)o->micro_batches,
+						  .batches = (int)o->accumulate};
+	enum gn_status status = gn_model_part(s->model, stage ? p->nodes[stage - 1] : 1,
+					      stage < stages - 1 ? p->nodes[stage] : gn_model_node_count(s->model), &p->part, err);
+
+	return status ? status : gn_pipe_stage_create(p->pipe, &schedule, &p->stage, err);
+}
+
+enum gn_status gn_session_cut(struct gn_session *s, struct gn_err *err)
+{
+	struct gn_session_pipeline *p = s->pipeline;
+	enum gn_status status = GN_OK;
+	int stages;
+
+	if (!p)
+		return GN_OK;
+	stages = p->mesh.shape.pipeline;
+	p->nodes = calloc((size_t)stages, sizeof *p->nodes);
+	if (!p->nodes)
+		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for cuts");
+	else if (s->options->cut)
+		status = gn_cuts_parse(s->model, s->options->cut, stages, p->nodes, err);
+	else if (gn_comm_rank(s->comm) == 0)
+		status = choose_cuts(s, p->nodes, err);
+	status = gn_agree_status(s->comm, status, err);
+	if (!status)
+		status = gn_comm_broadcast(s->comm, p->nodes, (size_t)stages * sizeof *p->nodes, 0, err);
+	return status ? status : gn_agree_status(s->comm, make_part(s, err), err);
+}
+
+enum gn_status gn_session_alloc_whole(struct gn_session *s, struct gn_err *err)
+{
+	struct gn_session_pipeline *p = s->pipeline;
+	size_t params = gn_model_param_elements(s->model) * sizeof(float), buffers = gn_model_buffer_elements(s->model) * sizeof(float);
+	int averages = s->options->ema > 0;
+	enum gn_status status;
+
+	if (!p)
+		return GN_OK;
+	p->params = gn_alloc_aligned(params);
+	p->buffers = gn_alloc_aligned(buffers + 1);
+	p->average_params = averages ? gn_alloc_aligned(params) : NULL;
+	p->average_buffers = averages ? gn_alloc_aligned(buffers + 1) : NULL;
+	if (!p->params || !p->buffers || (averages && (!p->average_params || !p->average_buffers)))
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for all parameters of %s", gn_model_name(s->model));
+	status = gn_weight_layouts_create(s->model, &p->plain, err);
+	if (!status)
+		gn_weight_layouts_plain(p->plain);
+	return status;
+}
+
+void gn_session_pipeline_destroy(struct gn_session_pipeline *p)
+{
+	if (!p)
+		return;
+	gn_pipe_stage_destroy(p->stage);
+	gn_weight_layouts_destroy(p->plain);
+	gn_model_destroy(p->part);
+	gn_comm_destroy(p->data);
+	gn_comm_destroy(p->pipe);
+	gn_mesh_release(&p->mesh);
+	free(p->nodes);
+	free(p->params);
+	free(p->buffers);
+	free(p->average_params);
+	free(p->average_buffers);
+	free(p);
+}
+
+const struct gn_model *gn_session_own_model(const struct gn_session *s)
+{
+	return s->pipeline ? s->pipeline->part : s->model;
+}
+
+struct gn_comm *gn_session_data_comm(const struct gn_session *s)
+{
+	return s->pipeline ? s->pipeline->data : s->comm;
+}
+
+int gn_session_reads_images(const struct gn_session *s)
+{
+	return !s->pipeline || gn_pipe_stage_is_first(s->pipeline->stage);
+}
+
+/* --- parts and the whole --- */
+
+struct range {
+	size_t begin, end;
+};
+
+/* Of a stage in the whole arrays: [0] parameters, [1] buffers. */
+static void ranges_of(const struct gn_session *s, int stage, struct range out[2])
+{
+	const struct gn_session_pipeline *p = s->pipeline;
+	const struct gn_model *m = s->model;
+
+	for (int edge = 0; edge < 2; edge++) {
+		int at = stage + edge, i = 0, k = 0, node = at == 0 ? 0 : at == gn_comm_size(p->pipe) ? gn_model_node_count(m) : p->nodes[at - 1];
+
+		while (i < gn_model_param_count(m) && gn_model_param(m, i)->node < node)
+			i++;
+		while (k < gn_model_buffer_count(m) && gn_model_buffer(m, k)->node < node)
+			k++;
+		*(edge ? &out[0].end : &out[0].begin) = i < gn_model_param_count(m) ? gn_model_param(m, i)->offset : gn_model_param_elements(m);
+		*(edge ? &out[1].end : &out[1].begin) = k < gn_model_buffer_count(m) ? gn_model_buffer(m, k)->offset : gn_model_buffer_elements(m);
+	}
+}
+
+/* One array of each kind, in the order of the stages. */
+static enum gn_status gather(struct gn_session *s, const struct gn_array *params, const struct gn_array *buffers, float *whole_params,
+			     float *whole_buffers, struct gn_err *err)
+{
+	const struct gn_session_pipeline *p = s->pipeline;
+	int stages = gn_comm_size(p->pipe);
+	struct range r[2];
+	enum gn_status status = GN_OK;
+
+	ranges_of(s, gn_comm_rank(p->pipe), r);
+	memcpy(whole_params + r[0].begin, params->host, params->count * sizeof(float));
+	gn_weight_layouts_out(s->replica.layouts, whole_params + r[0].begin);
+	if (buffers->count)
+		memcpy(whole_buffers + r[1].begin, buffers->host, buffers->count * sizeof(float));
+	for (int stage = 0; stage < stages && !status; stage++) {
+		ranges_of(s, stage, r);
+		status = gn_comm_broadcast(p->pipe, whole_params + r[0].begin, (r[0].end - r[0].begin) * sizeof(float), stage, err);
+		if (!status && r[1].end > r[1].begin)
+			status = gn_comm_broadcast(p->pipe, whole_buffers + r[1].begin, (r[1].end - r[1].begin) * sizeof(float), stage, err);
+	}
+	return status;
+}
+
+enum gn_status gn_session_gather(struct gn_session *s, struct gn_err *err)
+{
+	const struct gn_session_pipeline *p = s->pipeline;
+	const struct gn_replica *r = &s->replica;
+	enum gn_status status = p ? gather(s, &r->params, &r->buffers, p->params, p->buffers, err) : GN_OK;
+
+	return status || !p || !p->average_params ? status :
+		       gather(s, &r->ema.params, &r->ema.buffers, p->average_params, p->average_buffers, err);
+}
+
+void gn_session_whole_average(const struct gn_session *s, struct gn_ema *out)
+{
+	const struct gn_session_pipeline *p = s->pipeline;
+
+	*out = (struct gn_ema){
+		.decay = s->options->ema,
+		.params = {.device = p->average_params, .host = p->average_params, .count = gn_model_param_elements(s->model)},
+		.buffers = {.device = p->average_buffers, .host = p->average_buffers, .count = gn_model_buffer_elements(s->model)},
+	};
+}
+
+/* --- checkpoints --- */
+
+void gn_session_set_stage_range(const struct gn_session *s, struct gn_checkpoint_arrays *a)
+{
+	struct range r[2];
+
+	ranges_of(s, gn_comm_rank(s->pipeline->pipe), r);
+	a->is_split = 1;
+	a->begin = r[0].begin;
+	a->end = s->worker ? a->begin : r[0].end; /* pipelines have the same state: the first one writes it */
+}
+
+enum gn_status gn_session_split_stage(struct gn_session *s, struct gn_checkpoint_arrays *a, struct gn_err *err)
+{
+	enum gn_status status = GN_OK;
+
+	gn_session_set_stage_range(s, a);
+	for (int k = 0; k < gn_optim_slots(s->checkpoint.info.optimizer) && !status; k++) {
+		const struct gn_array *slot = gn_optimizer_slot(s->replica.optimizer, k);
+		size_t count = a->end - a->begin;
+
+		a->slots[k] = malloc(count * sizeof(float) + 1);
+		if (!a->slots[k])
+			status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a part of the optimizer's state");
+		else if (count) {
+			memcpy(a->slots[k], slot->host, count * sizeof(float));
+			gn_weight_layouts_out(s->replica.layouts, a->slots[k]);
+		}
+	}
+	return gn_agree_status(s->comm, status, err);
+}
+
+/* What rank 0 has of all becomes this rank's part. */
+static enum gn_status take(const struct gn_session *s, float *whole, size_t elements, struct range r, const struct gn_array *part, struct gn_err *err)
+{
+	enum gn_status status = elements ? gn_comm_broadcast(s->comm, whole, elements * sizeof(float), 0, err) : GN_OK;
+
+	if (!status && part->count)
+		memcpy(part->host, whole + r.begin, (r.end - r.begin) * sizeof(float));
+	return status;
+}
+
+static enum gn_status restore_slots(struct gn_session *s, const char *folder, const struct gn_checkpoint_info *info, struct range r,
+				    struct gn_err *err)
+{
+	size_t elements = gn_model_param_elements(s->model);
+	float *whole = gn_alloc_aligned(elements * sizeof(float));
+	enum gn_status status = whole ? GN_OK : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the optimizer's state of all stages");
+
+	status = gn_agree_status(s->comm, status, err);
+	for (int k = 0; k < gn_optim_slots(s->checkpoint.info.optimizer) && !status; k++) {
+		struct gn_checkpoint_arrays a = {.slots[0] = NULL};
+
+		a.slots[k] = whole;
+		if (gn_comm_rank(s->comm) == 0)
+			status = gn_checkpoint_load(folder, info, gn_session_key(s), s->model, &a, err);
+		status = gn_agree_status(s->comm, status, err);
+		if (!status)
+			status = take(s, whole, elements, r, gn_optimizer_slot(s->replica.optimizer, k), err);
+	}
+	free(whole);
+	return status;
+}
+
+enum gn_status gn_session_restore_stage(struct gn_session *s, const char *folder, const struct gn_checkpoint_info *info, struct gn_err *err)
+{
+	const struct gn_session_pipeline *p = s->pipeline;
+	struct gn_replica *r = &s->replica;
+	size_t params = gn_model_param_elements(s->model), buffers = gn_model_buffer_elements(s->model);
+	struct range own[2];
+	enum gn_status status = GN_OK;
+
+	ranges_of(s, gn_comm_rank(p->pipe), own);
+	memcpy(r->params.host, p->params + own[0].begin, (own[0].end - own[0].begin) * sizeof(float));
+	if (r->buffers.count)
+		memcpy(r->buffers.host, p->buffers + own[1].begin, (own[1].end - own[1].begin) * sizeof(float));
+	if (gn_replica_has_average(r))
+		gn_ema_set(&r->ema, r->params.host, r->buffers.host);
+	if (!folder)
+		return GN_OK;
+	if (gn_replica_has_average(r) && info->has_average) {
+		status = take(s, p->average_params, params, own[0], &r->ema.params, err);
+		if (!status)
+			status = take(s, p->average_buffers, buffers, own[1], &r->ema.buffers, err);
+	}
+	return status ? status : restore_slots(s, folder, info, own[0], err);
+}

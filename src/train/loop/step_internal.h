@@ -1,0 +1,35 @@
+/* What the files of a step share. Included by step*.c alone. */
+#ifndef GN_TRAIN_LOOP_STEP_INTERNAL_H
+#define GN_TRAIN_LOOP_STEP_INTERNAL_H
+
+#include "src/train/loop/step.h"
+
+/* A step under way. */
+struct gn_running_step {
+	struct gn_replica *r;
+	const struct gn_step *step;
+	struct gn_interval *sums;
+	int is_queued;	     /* the device computes beside the host */
+	uint64_t mark;	     /* the end of what is accounted for */
+	uint64_t reading_ns; /* for the next batch, while the device computed */
+	uint64_t read_ns;    /* when it was there */
+	uint64_t gather_ns;  /* forward waited for parameters */
+};
+
+/* --- step.c --- */
+
+/* Seconds since the mark, which moves on; a span of the trace. */
+double gn_step_since(struct gn_running_step *run, enum gn_span kind);
+void gn_step_account_backward(struct gn_running_step *run);
+/* For a plan's observer, whose context is the run. */
+void gn_step_loss_done(void *context);
+void gn_step_gradient_done(void *context, int param, struct gn_event *event);
+/* Gradients of a batch that is not the step's last. */
+enum gn_status gn_step_accumulate(const struct gn_replica *r, int first, struct gn_err *err);
+
+/* --- step_pipeline.c --- */
+
+/* All micro-batches of this rank's stage, forward and backward, until its own gradients are complete. */
+enum gn_status gn_step_run_schedule(struct gn_running_step *run, struct gn_err *err);
+
+#endif

@@ -1,0 +1,101 @@
+#!/bin/bash
+# Pipelines: the bits of one rank that accumulates as many micro-batches, checkpoints from mesh to mesh, losses named by stage.
+set -u
+# shellcheck source=tests/train/digits.sh
+. "$GN_SOURCE/tests/train/digits.sh"
+net() { # NAME RANKS MODEL OPTION...: in $scratch/NAME
+	launch "$2" "$gannet" train --data "$scratch/train" --model "$3" --lr 0.02 --threads 1 --loader-threads 1 --schedule constant \
+		--log "$scratch/$1.jsonl" --checkpoint "$scratch/$1" "${@:4}"
+}
+small='--side 16 --channels 1'
+weights() { echo "$scratch/$1/latest/${2:-model}.safetensors"; }
+score() { "$jsonl" "$scratch/$1.jsonl" eval top1 top5 loss | awk '{ printf "%s %s %.12g", $1, $2, $3 }'; } # sums over ranks have an order
+
+# One rank, four batches a step, and the same as micro-batches of one.
+mix='--mixup 0.2 --ema 0.9'
+# shellcheck disable=SC2086 # options
+{
+	check 'lenet on one rank' net lenet1 1 lenet --batch 4 --accumulate 4 --steps 6 $mix
+	check 'by micro-batches' net lenetm 1 lenet --batch 16 --micro-batches 4 --steps 6 $mix
+	check 'the same bits' same lenet1 lenetm
+	for schedule in gpipe 1f1b; do
+		check "two stages, $schedule" net lenet2-$schedule 2 lenet --batch 16 --micro-batches 4 --steps 6 $mix \
+			--parallel data=1,pipeline=2 --cut conv2 --pipe-schedule $schedule
+		check 'the same bits' same lenet1 lenet2-$schedule
+		check 'of the average, too' cmp "$(weights lenet1 ema)" "$(weights lenet2-$schedule ema)"
+		check "three stages, $schedule, two batches a step" net lenet3-$schedule 3 lenet --batch 8 --micro-batches 2 --accumulate 2 \
+			--steps 6 $mix --parallel pipeline=3 --cut conv2,fc1 --pipe-schedule $schedule
+		check 'the same bits' same lenet1 lenet3-$schedule
+	done
+	check 'resnet20 on one rank' net res1 1 resnet20 --batch 4 --accumulate 3 --steps 2 $small --val "$scratch/val"
+	for cut in layer1.1 layer2; do
+		check "resnet20 cut at $cut" net res-$cut 2 resnet20 --batch 12 --micro-batches 3 --steps 2 $small --parallel pipeline=2 \
+			--cut $cut --val "$scratch/val"
+		check 'the same bits' same res1 res-$cut
+		check 'batch norm as well' cmp "$(weights res1)" "$(weights res-$cut)"
+		check 'and the same evaluation' test "$(score res1)" = "$(score res-$cut)"
+	done
+}
+
+# Two pipelines are two ranks of data: one state in checkpoints, whatever mesh wrote them, and the samples go on where they were.
+go_on() { net "$1" "$2" lenet --steps "$3" --resume auto "${@:4}"; }
+# shellcheck disable=SC2086
+{
+	check 'two ranks of data' net data 2 lenet --batch 4 --accumulate 2 --steps 6 $mix
+	check 'two pipelines, where they are cut is chosen' net mesh 4 lenet --batch 8 --micro-batches 2 --steps 6 $mix --parallel data=2,pipeline=2
+	check 'the same bits' same data mesh
+	check 'a part in two pipelines' net there 4 lenet --batch 8 --micro-batches 2 --steps 3 $mix --parallel data=2,pipeline=2 --cut fc1
+	check 'a part on two ranks' net back 2 lenet --batch 4 --accumulate 2 --steps 3 $mix
+	check 'the rest on two ranks' go_on there 2 6 --batch 4 --accumulate 2 $mix
+	check 'the rest in two pipelines' go_on back 4 6 --batch 8 --micro-batches 2 $mix --parallel data=2,pipeline=2 --cut conv2
+	check 'the same bits' same data there
+	check 'the other way, too' same data back
+	check 'of the average, too' cmp "$(weights data ema)" "$(weights back ema)"
+	check 'a part in three stages' net three 3 lenet --batch 16 --micro-batches 4 --steps 3 $mix --parallel pipeline=3 --cut conv2,fc1
+	check 'the rest in two' go_on three 2 6 --batch 16 --micro-batches 4 $mix --parallel pipeline=2 --cut fc2 --pipe-schedule gpipe
+	check 'the same bits' same lenet1 three
+}
+evaluate() { "$gannet" eval --data "$scratch/val" --checkpoint "$scratch/$1" | grep -o '"loss": [^,}]*'; }
+check 'eval reads it' test "$(evaluate lenet1)" = "$(evaluate three)"
+check 'export, too' "$gannet" export --checkpoint "$scratch/mesh" --out "$scratch/out.safetensors"
+log=$scratch/mesh.jsonl
+check 'the log has the mesh' test "$("$jsonl" "$log" start mesh.data mesh.pipeline mesh.schedule mesh.micro_batches)" = '2 2 1f1b 2'
+
+# Norms are of all stages: clipping, and what is skipped.
+check 'clipped on one rank' net clip1 1 lenet --batch 8 --accumulate 2 --steps 4 --clip 0.5 --optimizer lars --lr 2
+check 'clipped in a pipeline' net clip2 2 lenet --batch 16 --micro-batches 2 --steps 4 --clip 0.5 --optimizer lars --lr 2 --parallel pipeline=2 --cut fc1
+check 'within 1e-6' "$GN_SOURCE/tests/train/apart" "$(weights clip1)" "$(weights clip2)" 1e-6
+expect 1 'not finite' 'gradients of a stage that overflow' net skip 2 lenet --batch 8 --steps 30 --lr 1e6 --parallel pipeline=2 --cut fc1
+
+# A rank that is killed: the others end with 4 and say which stage it was.
+kills() { # VICTIM
+	local name=kill$1
+	# shellcheck disable=SC2016
+	timeout -k 5 60 "$gannet" launch -n 4 --keep-going -- sh -c 'run=$1; shift; "$@" 2>"$run.$PMIX_RANK.err" &
+		echo $! >"$run.$PMIX_RANK.pid"; wait $!; code=$?; echo $code >"$run.$PMIX_RANK.code"; exit $code' sh "$scratch/$name" \
+		"$gannet" train --data "$scratch/train" --model lenet --lr 0.02 --threads 1 --loader-threads 1 --batch 8 --micro-batches 2 --epochs 1000 \
+		--parallel data=2,pipeline=2 --cut conv2 --log-every 5 --log "$scratch/$name.jsonl" >"$scratch/$name.err" 2>&1 &
+	local launcher=$!
+	await_line 40 3 '"event": "step"' "$scratch/$name.jsonl" || return 1
+	kill -KILL "$(cat "$scratch/$name.$1.pid")"
+	wait "$launcher"
+	true
+}
+for victim in 1 2; do
+	check "rank $victim is killed" kills $victim
+	for rank in 0 1 2 3; do
+		[ $rank = $victim ] || check "rank $rank ends with 4" test "$(cat "$scratch/kill$victim.$rank.code")" = 4
+	done
+	check 'with the stage' grep -q "rank $victim, stage $((victim % 2)) of 2 of pipeline $((victim / 2)), is lost" "$scratch/kill$victim.0.err"
+done
+
+# What cannot be is said before the run begins.
+refuse() { expect 2 "$1" "$2" "$gannet" train --data "$scratch/train" --model lenet "${@:3}"; }
+refuse 'micro-batches 3 does not divide --batch 16' 'micro-batches that do not fit' --batch 16 --micro-batches 3 --parallel pipeline=2
+refuse '--cut is where stages of a pipeline begin' 'a cut without a pipeline' --cut fc1
+refuse '--pipe-schedule is of pipelines' 'a schedule without a pipeline' --pipe-schedule gpipe
+refuse '--parallel with pipeline and --shard cannot be combined: each stage' 'a sharded pipeline' --parallel pipeline=2 --shard optimizer
+refuse 'none of data=N' 'another word' --parallel experts=2
+refuse '2 ranks' 'too few ranks' --parallel data=1,pipeline=2
+expect 2 'lenet cannot be cut before' 'a cut in a wrong place' net cut 2 lenet --parallel pipeline=2 --cut conv1
+finish
