@@ -4,12 +4,12 @@ set -u
 # shellcheck source=tests/train/digits.sh
 . "$GN_SOURCE/tests/train/digits.sh"
 net() { # NAME RANKS MODEL OPTION...
-	launch "$2" "$gannet" train --data "$scratch/train" --model "$3" --channels 3 --side 32 --lr 0.01 --threads 1 --loader-threads 1 \
+	launch "$2" "$gannet" train --data "$scratch/train" --model "$3" --channels 3 --side ${side:-32} --lr 0.01 --threads 1 --loader-threads 1 \
 		--schedule constant --steps 2 --checkpoint "$scratch/$1" --log "$scratch/$1.jsonl" "${@:4}"
 }
 same_files() { cmp "$scratch/$1/latest/model.safetensors" "$scratch/$2/latest/model.safetensors"; }
 
-while read -r model cut2 cut3; do
+while read -r model side cut2 cut3; do
 	check "$model on one rank" net "$model" 1 "$model" --batch 2 --accumulate 3
 	for schedule in gpipe 1f1b; do
 		check "in two stages, $schedule" net "$model-2-$schedule" 2 "$model" --batch 6 --micro-batches 3 --parallel pipeline=2 --cut "$cut2" \
@@ -21,12 +21,13 @@ while read -r model cut2 cut3; do
 	check 'the same bits' same "$model" "$model-3"
 	check 'batch norm, too' same_files "$model" "$model-3"
 done <<END
-resnet18 layer3 layer2,layer4.1
-resnet50 layer3 layer1.1,layer4
-mobilenet_v2 features.8 features.4,features.15
-efficientnet_b0 features.4 features.3,features.6
-vgg16 features.17 features.10,classifier
+resnet18 32 layer3 layer2,layer4.1
+resnet50 32 layer3 layer1.1,layer4
+mobilenet_v2 64 features.8 features.4,features.15
+efficientnet_b0 32 features.4 features.3,features.6
+vgg16 32 features.17 features.10,classifier
 END
+side=32
 check 'cuts that are chosen' net chosen 2 resnet18 --batch 6 --micro-batches 3 --parallel pipeline=2
 check 'the same bits' same resnet18 chosen
 if grep -q 'avx512bw.*avx512vl' /proc/cpuinfo; then

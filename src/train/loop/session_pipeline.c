@@ -2,14 +2,11 @@
 
 #include "src/base/alloc.h"
 #include "src/train/parallel/cuts.h"
+#include "src/train/parallel/pipe_link.h"
 #include "transport/coll/agree.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* Of a link between stages, for a choice of cuts: of the processor's memory, and of a network of 10 Gbit/s. */
-#define SAME_NODE_BYTES_PER_S 5e9
-#define OTHER_NODE_BYTES_PER_S 1.25e9
 
 /* --- creation --- */
 
@@ -64,7 +61,7 @@ static enum gn_status choose_cuts(const struct gn_session *s, int *nodes, struct
 	po.training = 1;
 	po.dropout = o->dropout;
 	for (int i = 0; rates && i < links; i++)
-		rates[i] = gn_mesh_crosses(mesh, i) ? OTHER_NODE_BYTES_PER_S : SAME_NODE_BYTES_PER_S;
+		rates[i] = gn_pipe_link_rate(s->comm, gn_mesh_crosses(mesh, i));
 	status = rates ? gn_cut_costs_measure(s->model, &po, &costs, err) : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for cuts");
 	if (!status)
 		status = gn_cuts_choose(&costs, mesh->shape.pipeline, (int)o->accumulate, rates, nodes, NULL, err);

@@ -2,10 +2,13 @@
 
 #include "src/base/alloc.h"
 #include "src/base/clock.h"
+#include "transport/select/cost.h"
 
 #include <stdlib.h>
 
 enum { SLOTS = 2 };
+/* Where no cost is known. */
+#define GUESSED_BYTES_PER_S 1e9
 
 struct slot {
 	void *memory;
@@ -129,4 +132,12 @@ enum gn_status gn_pipe_link_end(struct gn_pipe_link *l, struct gn_err *err)
 uint64_t gn_pipe_link_waited_ns(const struct gn_pipe_link *l)
 {
 	return l ? l->waited_ns : 0;
+}
+
+double gn_pipe_link_rate(const struct gn_comm *comm, int other_node)
+{
+	const struct gn_cost *cost = gn_comm_cost(comm);
+	double rate = other_node ? cost->link.bytes_per_s : cost->node.bytes_per_s;
+
+	return rate > 0 ? rate : GUESSED_BYTES_PER_S;
 }

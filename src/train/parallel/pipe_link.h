@@ -3,7 +3,7 @@
  * Each end has two slots, so that a message is on its way while the next one is written or read. A step has a number of messages that both
  * ends know; receives are posted for no more than that, and none is left when a step ends.
  *
- * Failures are those of gn_p2p. Thread safety: one thread, the communicator's. Internal to src/train/parallel.
+ * Failures are those of gn_p2p. Thread safety: one thread, the communicator's. Internal to src/train.
  */
 #ifndef GN_TRAIN_PARALLEL_PIPE_LINK_H
 #define GN_TRAIN_PARALLEL_PIPE_LINK_H
@@ -36,5 +36,7 @@ enum gn_status gn_pipe_link_done(struct gn_pipe_link *l, struct gn_err *err);
 enum gn_status gn_pipe_link_end(struct gn_pipe_link *l, struct gn_err *err);
 /* Since creation: what room, take and end have blocked. */
 uint64_t gn_pipe_link_waited_ns(const struct gn_pipe_link *l);
+/* Local. Bytes per second between ranks of a node, or of different nodes, as the communicator's costs have it. */
+double gn_pipe_link_rate(const struct gn_comm *comm, int other_node);
 
 #endif
