@@ -118,6 +118,7 @@ libgannet_transport_a_SOURCES += \
 	transport/sim/sim.c transport/sim/sim.h \
 	transport/sim/sim_events.c transport/sim/sim_events.h \
 	transport/sim/sim_net.c transport/sim/sim_net.h \
+	transport/sim/sim_pipe.c transport/sim/sim_pipe.h \
 	transport/sim/sim_plan.c transport/sim/sim_plan.h \
 	transport/sim/sim_run.c transport/sim/sim_run.h \
 	transport/sim/sim_stream.c transport/sim/sim_stream.h \

@@ -9,6 +9,7 @@
 #include "src/cmd/cmd.h"
 #include "src/cmd/key_option.h"
 #include "src/train/model/model.h"
+#include "src/train/parallel/pipe_schedule.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -25,6 +26,10 @@ struct info_options {
 };
 
 #define PLAN(member) offsetof(struct info_options, plan) + offsetof(struct gn_info_plan_options, member)
+
+#define MACHINE(text, field, value, sentence)                                                                          \
+	{.name = text, .kind = GN_OPTION_REAL, .offset = PLAN(sim.machine.field), .value_name = value, .initial = "-1",    \
+	 .help = sentence, .min = -1, .max = 1e12}
 
 static const struct gn_option options[] = {
 	{.name = "json", .kind = GN_OPTION_FLAG, .offset = offsetof(struct info_options, json),
@@ -47,6 +52,23 @@ static const struct gn_option options[] = {
 	 .max = 1e6, .help = "with --plan: memory bandwidth for the roofline; 0: measured"},
 	{.name = "gflop-per-s", .kind = GN_OPTION_REAL, .offset = PLAN(gflop_per_s), .value_name = "X", .initial = "0", .min = 0,
 	 .max = 1e9, .help = "with --plan: arithmetic rate for the roofline; 0: measured"},
+	{.name = "parallel", .kind = GN_OPTION_TEXT, .offset = PLAN(parallel), .value_name = "MESH",
+	 .help = "with --plan: predict a step of data=D,pipeline=P ranks, of which one can be left out; auto: of all such meshes"},
+	{.name = "micro-batches", .kind = GN_OPTION_INT, .offset = PLAN(micro_batches), .value_name = "N", .initial = "4", .min = 1,
+	 .max = 4096, .help = "with --parallel: parts of --batch, which each data rank has"},
+	{.name = "pipe-schedule", .kind = GN_OPTION_CHOICE, .offset = PLAN(schedule), .value_name = "NAME", .initial = "1f1b",
+	 .choices = GN_PIPE_CHOICES, .help = "with --parallel: order of forwards and backwards"},
+	{.name = "cut", .kind = GN_OPTION_TEXT, .offset = PLAN(cut), .value_name = "NAME,...",
+	 .help = "with --parallel: layers or blocks that begin the stages but the first; else chosen by time"},
+	MACHINE("nodes", nodes, "N", "with --parallel: nodes (4)"),
+	MACHINE("ranks-per-node", ranks_per_node, "N", "with --parallel: ranks per node (1)"),
+	MACHINE("link-gbit", link_gbit, "X", "with --parallel: Gbit/s per node (100)"),
+	MACHINE("link-us", link_us, "X", "with --parallel: latency between nodes in us (1.5)"),
+	MACHINE("node-gb", node_gb, "X", "with --parallel: GB/s between the ranks of a node (10)"),
+	{.name = "tuning", .kind = GN_OPTION_TEXT, .offset = PLAN(sim.tuning), .value_name = "FILE",
+	 .help = "with --parallel: tuning table of gannet tune with measured latencies, overheads and rates"},
+	{.name = "fabric", .kind = GN_OPTION_TEXT, .offset = PLAN(sim.fabric), .value_name = "TEXT",
+	 .help = "with --parallel: the line of --tuning whose signature contains TEXT"},
 	{.name = "topology", .kind = GN_OPTION_FLAG, .offset = offsetof(struct info_options, topology),
 	 .help = "the distances of GPUs, network devices and processors: of this machine, or of the one described by PATH (XML of "
 		 "lstopo)"},
@@ -65,11 +87,15 @@ static const struct gn_command command = {
 		       "backward, and a lower bound of the time: for each operator the longer of moving and computing (the "
 		       "roofline). Bytes are those of every pass over a tensor, as if caches kept nothing from one operator to the "
 		       "next. The memory of a step (the arena) is planned, not allocated.\n\n"
+		       "With --parallel: what a step of that mesh should take, by running the pieces of the network here with "
+		       "OMP_NUM_THREADS threads (or, with --gb-per-s and --gflop-per-s, by the roofline) and simulating the schedule "
+		       "on the machine of the options: times and memory of each stage, bubble, bytes, and the best --cut.\n\n"
 		       "With --topology: the distance of each GPU from each network device, and the GPU, network device and "
 		       "processors that each rank of a node should use. train and bench log at start what ranks do use, and warn "
 		       "of distant pairs.",
 	.examples = "  gannet info digits/train\n  gannet info --json digits/train/shard-00000.h5\n"
 		    "  gannet info --plan resnet50 --batch 16\n"
+		    "  gannet info --plan vgg16 --image-size 64 --parallel auto --nodes 4 --link-gbit 0.1\n"
 		    "  gannet info --topology\n  lstopo node.xml && gannet info --topology node.xml --ranks 8\n",
 	.options = options,
 	.option_count = sizeof options / sizeof *options,
@@ -335,7 +361,7 @@ static int run(const void *target, const struct gn_text_list *positional)
 		return gn_cmd_fail("info", &err);
 	}
 	if (plan.model)
-		return gn_info_plan(&plan);
+		return plan.parallel ? gn_info_parallel(&plan) : gn_info_plan(&plan);
 	path = positional->items[0];
 	if (stat(path, &info)) {
 		gn_err_errno(&err, errno, "cannot stat %s", path);

@@ -3,6 +3,7 @@
 #include "src/base/clock.h"
 #include "src/base/json.h"
 #include "src/base/text.h"
+#include "src/train/parallel/pipe_schedule.h"
 #include "transport/schedule/verify.h"
 
 #include <stddef.h>
@@ -171,7 +172,7 @@ static int run(const void *options, const struct gn_text_list *positional)
 		status = gn_err_set(&err, GN_ERR_USAGE, "no algorithm %s for %s; --algo all lists them", o->algo, o->collective);
 	if (!status && o->verify)
 		status = verify_all(o, &err);
-	else if (!status && (o->compute_ms > 0 || o->log || o->step))
+	else if (!status && (o->compute_ms > 0 || o->log || o->step || o->pipeline > 1))
 		status = gn_sim_train(o, &t, &err);
 	else if (!status)
 		status = time_all(o, &t, &err);
@@ -248,6 +249,14 @@ static const struct gn_option options_table[] = {
 	{.name = "step", .kind = GN_OPTION_TEXT, .offset = FIELD(step), .value_name = "FILE.json",
 	 .help = "predict training from {\"compute_ms\": X, \"after_ms\": X, \"batch\": N, \"buckets\": "
 		 "[{\"bytes\": N, \"ready_ms\": X}, ...]}"},
+	{.name = "pipeline", .kind = GN_OPTION_INT, .offset = FIELD(pipeline), .value_name = "P", .initial = "1",
+	 .help = "predict training in pipelines of P equal stages, as gannet train --parallel pipeline=P", .min = 1, .max = 1 << 20},
+	{.name = "micro-batches", .kind = GN_OPTION_INT, .offset = FIELD(micro_batches), .value_name = "N", .initial = "4",
+	 .help = "with --pipeline: parts of a batch", .min = 1, .max = 4096},
+	{.name = "pipe-schedule", .kind = GN_OPTION_CHOICE, .offset = FIELD(schedule), .value_name = "NAME", .initial = "1f1b",
+	 .help = "with --pipeline: order of forwards and backwards", .choices = GN_PIPE_CHOICES},
+	{.name = "activation-bytes", .kind = GN_OPTION_REAL, .offset = FIELD(activation_bytes), .value_name = "N", .initial = "1e6",
+	 .help = "with --pipeline: bytes of a micro-batch from stage to stage, and of the gradient that comes back", .min = 0, .max = 1e12},
 	{.name = "verify", .kind = GN_OPTION_FLAG, .offset = FIELD(verify), .help = "verify the schedules instead"},
 	{.name = "verify-ranks", .kind = GN_OPTION_INT, .offset = FIELD(verify_ranks), .value_name = "N",
 	 .initial = "130", .help = "with --verify: 1 to N ranks", .min = 1, .max = 4096},
@@ -267,11 +276,13 @@ static const struct gn_command command = {
 		"With --tuning, the costs of messages are those that gannet tune measured; the numbers of nodes and ranks are "
 		"free.\n\n"
 		"With --compute-ms, --log or --step it predicts training: gradient buckets become ready during the backward pass "
-		"and are reduced one after the other. With --verify it verifies that each schedule sums every contribution exactly "
+		"and are reduced one after the other. With --pipeline, too, the passes and messages of all stages are simulated; "
+		"gannet info --plan MODEL --parallel does so with the network's own stages. With --verify it verifies that each schedule sums every contribution exactly "
 		"once, without data race, deadlock or unread message.",
 	.examples = "  # all allreduces, 64 KiB to 64 MiB; images/s of ResNet-50; verification\n"
 		    "  gannet sim --nodes 16 --ranks-per-node 4 --link-gbit 100\n"
 		    "  gannet sim --nodes 8 --ranks-per-node 4 --compute-ms 180 --batch 64\n"
+		    "  gannet sim --nodes 8 --ranks-per-node 4 --compute-ms 180 --batch 64 --pipeline 4 --micro-batches 8\n"
 		    "  gannet sim --verify --collective all\n",
 	.options = options_table,
 	.option_count = sizeof options_table / sizeof *options_table,

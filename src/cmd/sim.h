@@ -21,6 +21,9 @@ struct gn_sim_options {
 	int64_t repeats, warmup;
 	int json, verify, streams;
 	int64_t verify_ranks;
+	int64_t pipeline, micro_batches;
+	const char *schedule;
+	double activation_bytes;
 };
 
 /* Merges defaults, the topology file and the options, in ascending priority. */

@@ -1,6 +1,7 @@
 #include "src/cmd/sim.h"
 
 #include "src/base/json.h"
+#include "src/train/parallel/pipe_forecast.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -13,7 +14,7 @@
 struct described {
 	struct gn_sim_step step;
 	struct gn_sim_bucket *buckets;
-	double batch;
+	double batch, forward_s; /* forward_s: 0: by --backward */
 };
 
 /* Equal buckets that become ready at equal intervals during the backward pass. */
@@ -99,6 +100,7 @@ static enum gn_status by_log(const char *path, struct described *d, struct gn_er
 	d->step.after_s = s.optimizer / s.steps / 1e3;
 	d->step.compute_s = end + d->step.after_s;
 	d->batch = s.batch;
+	d->forward_s = begin;
 	return spread(d, s.bytes, s.buckets, begin, end, err);
 }
 
@@ -209,6 +211,103 @@ static enum gn_status print_all(const struct gn_sim_options *o, const struct gn_
 	return status;
 }
 
+/* --- pipelines: equal stages --- */
+
+static void print_pipe(const struct gn_sim_options *o, const struct gn_mesh_shape *shape, const struct gn_algorithm *a, const struct described *d,
+		       const struct gn_sim_pipe_result *r)
+{
+	double rate = d->batch * shape->data / r->step_s;
+	struct gn_json j;
+
+	if (!o->json) {
+		printf("%-20s %12.3f %12.3f %9.1f %% %12.1f %14llu\n", a->name, r->step_s * 1e3, r->sum_s * 1e3, r->bubble * 100, rate,
+		       (unsigned long long)r->network_bytes);
+		return;
+	}
+	gn_json_init(&j);
+	gn_json_object(&j, NULL);
+	gn_json_string(&j, "op", "train");
+	gn_json_string(&j, "algo", a->name);
+	gn_json_int(&j, "data", shape->data);
+	gn_json_int(&j, "pipeline", shape->pipeline);
+	gn_json_string(&j, "schedule", o->schedule);
+	gn_json_double(&j, "step_ms", r->step_s * 1e3);
+	gn_json_double(&j, "sum_ms", r->sum_s * 1e3);
+	gn_json_double(&j, "bubble", r->bubble);
+	gn_json_double(&j, "images_per_s", rate);
+	gn_json_uint(&j, "network_bytes", r->network_bytes);
+	gn_json_end(&j);
+	puts(gn_json_text(&j));
+	gn_json_release(&j);
+}
+
+static void divide(const struct gn_sim_options *o, const struct described *d, struct gn_sim_pipe_stage *stages)
+{
+	double passes_s = d->step.compute_s - d->step.after_s, forward_s = d->forward_s > 0 ? d->forward_s : passes_s * (1 - o->backward);
+	double parts = (double)o->pipeline * (double)o->micro_batches, bytes = 0;
+
+	for (size_t i = 0; i < d->step.count; i++)
+		bytes += (double)d->step.buckets[i].bytes;
+	for (int64_t s = 0; s < o->pipeline; s++)
+		stages[s] = (struct gn_sim_pipe_stage){
+			.forward_s = forward_s / parts, .backward_s = (passes_s - forward_s) / parts,
+			.out_bytes = s + 1 < o->pipeline ? o->activation_bytes : 0, .gradient_bytes = bytes / (double)o->pipeline,
+			.update_s = d->step.after_s / (double)o->pipeline};
+}
+
+static enum gn_status run_pipes(const struct gn_sim_options *o, const struct gn_sim_topology *t, const struct gn_mesh *mesh, const struct described *d,
+				const struct gn_sim_pipe_stage *stages, struct gn_err *err)
+{
+	const struct gn_pipe_schedule schedule = {.kind = gn_pipe_kind_of(o->schedule), .stages = (int)o->pipeline,
+						  .micro = (int)o->micro_batches, .batches = (int)o->micro_batches};
+	size_t count;
+	const struct gn_algorithm *all = gn_algorithms(&count);
+	enum gn_status status = GN_OK;
+
+	if (!o->json)
+		printf("# a step of %g ms alone, %g images a data rank in %lld micro-batches, data=%d x pipeline=%d, %s\n#%-19s %12s %12s %11s "
+		       "%12s %14s\n", d->step.compute_s * 1e3, d->batch, (long long)o->micro_batches, mesh->shape.data, mesh->shape.pipeline,
+		       o->schedule, "algo", "step (ms)", "sums (ms)", "bubble", "images/s", "network (B)");
+	for (size_t i = 0; i < count && !status; i++) {
+		struct gn_sim_pipe_result r;
+
+		if (all[i].what != GN_COLLECTIVE_ALLREDUCE || (strcmp(o->algo, "all") && strcmp(o->algo, all[i].name)))
+			continue;
+		status = gn_pipe_forecast_step(t, mesh, &schedule, stages, &all[i], &r, NULL, err);
+		if (!status)
+			print_pipe(o, &mesh->shape, &all[i], d, &r);
+		if (mesh->shape.data == 1) /* nothing is summed */
+			break;
+	}
+	return status;
+}
+
+static enum gn_status simulate_pipes(const struct gn_sim_options *o, const struct gn_sim_topology *t, const struct described *d, struct gn_err *err)
+{
+	int ranks = gn_sim_ranks(t), *node_of = calloc((size_t)ranks, sizeof *node_of);
+	struct gn_mesh_shape shape = {(int)(ranks / o->pipeline), (int)o->pipeline, 1};
+	struct gn_sim_pipe_stage *stages = calloc((size_t)o->pipeline, sizeof *stages);
+	struct gn_mesh mesh = {.size = 0};
+	enum gn_status status = GN_OK;
+
+	if (ranks % o->pipeline)
+		status = gn_err_set(err, GN_ERR_USAGE, "--pipeline %lld does not divide the machine's %d ranks", (long long)o->pipeline, ranks);
+	else if (!node_of || !stages)
+		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d ranks", ranks);
+	for (int r = 0; r < ranks && !status; r++)
+		node_of[r] = gn_sim_node_of(t, r);
+	if (!status)
+		status = gn_mesh_init(&mesh, &shape, node_of, ranks, err);
+	if (!status) {
+		divide(o, d, stages);
+		status = run_pipes(o, t, &mesh, d, stages, err);
+	}
+	gn_mesh_release(&mesh);
+	free(node_of);
+	free(stages);
+	return status;
+}
+
 enum gn_status gn_sim_train(const struct gn_sim_options *o, const struct gn_sim_topology *t, struct gn_err *err)
 {
 	struct described d = {.batch = 0};
@@ -216,6 +315,8 @@ enum gn_status gn_sim_train(const struct gn_sim_options *o, const struct gn_sim_
 
 	if ((o->compute_ms > 0) + (o->log != NULL) + (o->step != NULL) > 1)
 		return gn_err_set(err, GN_ERR_USAGE, "give exactly one of --compute-ms, --log and --step");
+	if (o->pipeline > 1 && !(o->compute_ms > 0) && !o->log && !o->step)
+		return gn_err_set(err, GN_ERR_USAGE, "--pipeline predicts training: give --compute-ms, --log or --step");
 	if (o->log)
 		status = by_log(o->log, &d, err);
 	else if (o->step)
@@ -224,7 +325,7 @@ enum gn_status gn_sim_train(const struct gn_sim_options *o, const struct gn_sim_
 		status = by_options(o, &d, err);
 	d.step.buckets = d.buckets;
 	if (!status)
-		status = print_all(o, t, &d, err);
+		status = o->pipeline > 1 ? simulate_pipes(o, t, &d, err) : print_all(o, t, &d, err);
 	free(d.buckets);
 	return status;
 }

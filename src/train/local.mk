@@ -120,6 +120,7 @@ libgannet_train_a_SOURCES += \
 	src/train/parallel/local_steps.h \
 	src/train/parallel/mesh.c src/train/parallel/mesh.h \
 	src/train/parallel/overlap.h \
+	src/train/parallel/pipe_forecast.c src/train/parallel/pipe_forecast.h \
 	src/train/parallel/pipe_link.c src/train/parallel/pipe_link.h \
 	src/train/parallel/pipe_schedule.c src/train/parallel/pipe_schedule.h \
 	src/train/parallel/pipe_stage.c src/train/parallel/pipe_stage.h \

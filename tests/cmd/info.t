@@ -50,6 +50,42 @@ if grep -q avx512_bf16 /proc/cpuinfo; then
 else
 	expect 1 'no instructions for bfloat16' 'a plan in bf16 is refused here' "$gannet" info --plan resnet50 --precision bf16
 fi
+# meshes: times by the roofline, so that they are the same everywhere
+of_mesh() { "$gannet" info --plan vgg16 --image-size 64 --classes 10 --gb-per-s 20 --gflop-per-s 100 --link-gbit 0.1 "$@"; }
+expect 0 '^  data 1: node1.2. -> node1.3.$' 'the mesh, pipelines within nodes' \
+	of_mesh --parallel data=2,pipeline=2 --nodes 2 --ranks-per-node 2
+expect 0 '^step [0-9.]+ ms, [0-9.]+ images/s; bubble [0-9.]+ %, sums [0-9.]+ ms by [a-z-]+, [0-9.]+ MB a step between nodes' 'and its step' \
+	of_mesh --parallel pipeline=2 --nodes 4
+check 'bytes, cuts and memory of a pipeline as its formulas have them' sh -c '
+	"$1" info --plan vgg16 --image-size 64 --classes 10 --gb-per-s 20 --gflop-per-s 100 --link-gbit 0.1 --batch 32 --micro-batches 4 \
+		--nodes 4 --parallel pipeline=2 --cut features.17 --json >mesh.json &&
+	"$1" info --plan vgg16 --image-size 64 --classes 10 --gb-per-s 20 --gflop-per-s 100 --link-gbit 0.1 --batch 32 --micro-batches 4 \
+		--nodes 4 --parallel auto --pipe-schedule gpipe --json >auto.json && python3 -c "
+import json
+p = json.load(open(\"mesh.json\"))
+a, b = p[\"stages\"]
+out = 256 * 8 * 8 * 4 * 32
+assert p[\"data\"] == 2 and p[\"cut\"] == \"features.17\" == b[\"first\"], p
+assert a[\"output_bytes\"] == out and b[\"output_bytes\"] == 0 and a[\"crosses\"] and not b[\"crosses\"], p
+assert abs(b[\"sum_bytes\"] / 4 - (134301514 - 1735488)) < 100, p
+assert abs(p[\"network_bytes\"] - 2 * (2 * out + a[\"sum_bytes\"] + b[\"sum_bytes\"])) < 1000, p
+assert b[\"memory_bytes\"] > 4 * 4 * 132566026 > a[\"memory_bytes\"], p
+assert p[\"step_ms\"] > p[\"sum_ms\"] > 8e3 * b[\"sum_bytes\"] / 1e8, p
+rows = [json.loads(line) for line in open(\"auto.json\")]
+assert [(r[\"data\"], r[\"pipeline\"]) for r in rows] == [(4, 1), (2, 2), (1, 4)], rows
+assert all(len(r[\"cut\"].split(\",\")) == r[\"pipeline\"] - 1 for r in rows[1:]) and rows[0][\"bubble\"] < 1e-9, rows
+assert rows[2][\"sum_ms\"] == 0 and rows[1][\"step_ms\"] <= p[\"step_ms\"] * 1.05, rows
+"' sh "$gannet"
+expect 0 '^ +1 +4 .* [a-z0-9.]+,[a-z0-9.]+,[a-z0-9.]+$' 'all meshes of four ranks' of_mesh --parallel auto --nodes 4
+expect 0 '^step ' 'with what runs here' "$gannet" info --plan lenet --parallel pipeline=2 --nodes 2
+expect 2 'features.18: .*no layer.*places near it: features.[0-9]+,features' 'a cut that is none' \
+	of_mesh --parallel pipeline=2 --nodes 2 --cut features.18
+expect 2 '2 names for 2 stages' 'too many cuts' of_mesh --parallel pipeline=2 --nodes 2 --cut features.7,features.17
+expect 2 'cuts of its own' 'cuts for all meshes' of_mesh --parallel auto --cut features.17
+expect 2 '4 ranks cannot be divided by pipeline=3' 'a mesh of other ranks' of_mesh --parallel pipeline=3
+expect 2 'micro-batches 5 does not divide --batch 32' 'micro-batches that do not fit' of_mesh --parallel pipeline=2 --micro-batches 5
+expect 2 '(at most|stages)' 'more stages than pieces' "$gannet" info --plan lenet --parallel pipeline=64 --nodes 64
+expect 2 'not divided among ranks yet' 'tensors' of_mesh --parallel tensor=2
 expect 2 'either a PATH,' 'neither path nor plan' "$gannet" info
 expect 2 'either a PATH,' 'both' "$gannet" info --plan lenet two
 expect 2 'larger images|smaller than' 'images too small for it' "$gannet" info --plan lenet --image-size 10

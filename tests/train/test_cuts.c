@@ -183,7 +183,8 @@ static void check_costs(const struct gn_model *m, const struct gn_cut_costs *c)
 static void test_costs(void **state)
 {
 	struct gn_plan_options o = {.backend = GN_BACKEND_HOST, .batch = 4, .training = 1, .dropout = 1, .drop_path = 0.1};
-	static const char *const networks[] = {"lenet", "resnet20", "mobilenet_v2"};
+	static const char *const networks[] = {"lenet", "resnet20", "mobilenet_v2"},
+			 *const larger[] = {"vgg16", "resnet50", "mobilenet_v3_large", "efficientnet_b0", "convnext_tiny", "vit_b_16"};
 	struct gn_cut_costs measured, estimated;
 	struct gn_model *m;
 	struct gn_err err;
@@ -199,6 +200,13 @@ static void test_costs(void **state)
 		for (int k = 0; k < measured.count; k++)
 			assert_true(measured.pieces[k].out_bytes == estimated.pieces[k].out_bytes);
 		gn_cut_costs_release(&measured);
+		gn_cut_costs_release(&estimated);
+		gn_model_destroy(m);
+	}
+	for (size_t i = 0; i < sizeof larger / sizeof *larger; i++) {
+		assert_ok(gn_model_create(larger[i], 10, 0, gn_model_default_side(larger[i]), &m, &err));
+		assert_ok(gn_cut_costs_estimate(m, &o, 1e10, 1e11, &estimated, &err));
+		check_costs(m, &estimated);
 		gn_cut_costs_release(&estimated);
 		gn_model_destroy(m);
 	}

@@ -16,7 +16,7 @@ TRANSPORT_TESTS = \
 	tests/transport/test_recorder \
 	tests/transport/test_schedule \
 	tests/transport/test_segment \
-	tests/transport/test_sim \
+	tests/transport/test_sim tests/transport/test_sim_pipe \
 	tests/transport/test_tuning_table \
 	tests/transport/test_types \
 	tests/transport/test_verify \
@@ -59,6 +59,8 @@ tests_transport_test_schedule_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_schedule_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_segment_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_segment_LDADD = $(TRANSPORT_TEST_LIBS)
+tests_transport_test_sim_pipe_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_transport_test_sim_pipe_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_sim_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_sim_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_tuning_table_CPPFLAGS = $(TEST_CPPFLAGS)

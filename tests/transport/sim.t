@@ -45,6 +45,15 @@ expect 0 "a step of 32 ms alone, 32 images a rank, 4000000 bytes of gradient in 
 echo '{}' >"$scratch/log.jsonl"
 expect 3 "is it a log" "another file is refused" sim --log "$scratch/log.jsonl"
 expect 2 "one of" "two descriptions are refused" sim --log "$scratch/log.jsonl" --compute-ms 3
+# by hand: 5 rounds of a pass each way of 11.25 ms in all, 1 MB each way at 1 GB/s, half of the update
+pipe() { sim --compute-ms 100 --after-ms 10 --nodes 2 --pipeline 2 --pipe-schedule gpipe --link-gbit 8 --link-us 0 --send-us 0 --receive-us 0 \
+	--gap-us 0 --json | perl -MJSON::PP -ne '$r = decode_json($_); END { exit !($. == 1 && abs($r->{step_ms} - (5 * 11.25 + 2 + 5)) < 1e-6
+		&& $r->{network_bytes} == 8e6) }'; }
+check "a pipeline of two stages" pipe
+expect 0 "data=1250 x pipeline=8, 1f1b" "pipelines of 10000 ranks" sim --compute-ms 100 --nodes 1250 --ranks-per-node 8 --pipeline 8 --algo ring
+expect 0 "^hierarchical .* %" "by each algorithm" sim --compute-ms 100 --nodes 4 --ranks-per-node 2 --pipeline 4
+expect 2 "3 does not divide the machine's 4 ranks" "a pipeline that does not fit" sim --compute-ms 100 --nodes 4 --pipeline 3
+expect 2 "give --compute-ms" "a pipeline of nothing" sim --nodes 4 --pipeline 2
 launch 2 "$gannet" tune --transport tcp --seconds 0.005 --max-bytes 64K --out "$scratch/t.jsonl" >/dev/null 2>&1
 expect 0 "^# 8 nodes of 1" "measured costs" sim --tuning "$scratch/t.jsonl" --nodes 8 --max-bytes 1M --repeats 3 --warmup 1
 expect 3 "t.jsonl:1: " "measured costs, damaged" sh -c "sed 's/latency_s/late/' '$scratch/t.jsonl' >'$scratch/d/t.jsonl'; \

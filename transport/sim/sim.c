@@ -1,6 +1,5 @@
 #include "transport/sim/sim.h"
 
-#include "src/base/philox.h"
 #include "transport/sim/sim_run.h"
 
 #include <math.h>
@@ -8,16 +7,6 @@
 
 #define PIECE_BYTES (256u << 10)
 #define MEMORY_BYTES 8000000000u
-
-/* Stragglers start late: their processors are busy at first. */
-static void delay_stragglers(struct gn_sim_state *m)
-{
-	struct gn_rng rng;
-
-	gn_rng_init(&rng, m->t->seed, GN_RNG_SIM, UINT32_MAX, 0);
-	for (int k = 0; k < m->t->stragglers; k++)
-		m->net.processor[gn_rng_below(&rng, (uint32_t)m->plan.ranks)] = m->t->straggler_s;
-}
 
 static void count(const struct gn_sim_state *m, int size, struct gn_sim_result *out)
 {
@@ -62,7 +51,7 @@ static enum gn_status prepare(struct gn_sim_state *m, int repeats, struct gn_err
 		if (m->plan.steps[i].op == GN_STEP_RECV_REDUCE && m->plan.steps[i].bytes > longest)
 			longest = m->plan.steps[i].bytes;
 	m->slots = gn_schedule_slots((size_t)longest);
-	delay_stragglers(m);
+	gn_sim_net_delay_stragglers(&m->net);
 	return GN_OK;
 }
 

@@ -80,6 +80,15 @@ double gn_sim_net_jitter(const struct gn_sim_net *n, int rank, uint32_t draw)
 	return 1 + n->t->jitter * fabs(gn_rng_normal(&rng));
 }
 
+void gn_sim_net_delay_stragglers(struct gn_sim_net *n)
+{
+	struct gn_rng rng;
+
+	gn_rng_init(&rng, n->t->seed, GN_RNG_SIM, UINT32_MAX, 0);
+	for (int k = 0; k < n->t->stragglers; k++)
+		n->processor[gn_rng_below(&rng, (uint32_t)n->ranks)] = n->t->straggler_s;
+}
+
 double gn_sim_net_work(struct gn_sim_net *n, int rank, double now, double seconds)
 {
 	double *free_at = &n->processor[simulated(n, rank)];

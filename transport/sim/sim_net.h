@@ -26,6 +26,8 @@ enum gn_status gn_sim_net_create(const struct gn_sim_topology *t, int ranks, str
 void gn_sim_net_release(struct gn_sim_net *n);
 /* The factor by which jitter prolongs an operation; `draw` identifies it. 1 without jitter. */
 double gn_sim_net_jitter(const struct gn_sim_net *n, int rank, uint32_t draw);
+/* Stragglers start late: their processors are busy at first. */
+void gn_sim_net_delay_stragglers(struct gn_sim_net *n);
 /* Occupies the rank's processor for `seconds`, from `now` on or when it is free; returns the end. */
 double gn_sim_net_work(struct gn_sim_net *n, int rank, double now, double seconds);
 int gn_sim_net_same_node(const struct gn_sim_net *n, int from, int to);

@@ -1,0 +1,330 @@
+/* gannet info --plan MODEL --parallel MESH: what a step of a mesh should take (src/train/parallel/pipe_forecast.h). */
+#include "src/cmd/info.h"
+
+#include "src/base/json.h"
+#include "src/base/strbuf.h"
+#include "src/cmd/cmd.h"
+#include "src/train/parallel/pipe_forecast.h"
+#include "src/train/plan/device.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PIPELINES_SHOWN = 4 };
+
+/* What all meshes share. */
+struct question {
+	const struct gn_info_plan_options *o;
+	struct gn_sim_topology machine;
+	struct gn_model *model;
+	struct gn_plan_options plan; /* for a micro-batch */
+	struct gn_cut_costs costs;
+	struct gn_mesh_shape shape; /* but with auto */
+};
+
+/* A mesh and what is predicted of it. */
+struct answer {
+	struct gn_mesh mesh;
+	struct gn_pipe_schedule schedule;
+	struct gn_sim_pipe_stage *stages;
+	int *nodes; /* where it is cut */
+	double *memory_bytes;
+	struct gn_sim_pipe_result step;
+	const struct gn_algorithm *sum;
+};
+
+static void release_answer(struct answer *a)
+{
+	gn_mesh_release(&a->mesh);
+	free(a->stages);
+	free(a->nodes);
+	free(a->memory_bytes);
+}
+
+/* Of gannet sim's machine, what has no option here is its default. */
+static enum gn_status read_machine(const struct gn_info_plan_options *o, struct gn_sim_topology *out, struct gn_err *err)
+{
+	const struct gn_sim_machine *given = &o->sim.machine;
+	struct gn_sim_options sim = o->sim;
+
+	sim.machine = (struct gn_sim_machine){given->nodes, given->ranks_per_node, -1, given->link_gbit, given->link_us, given->node_gb,
+					      -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
+	return gn_sim_machine_read(&sim, out, err);
+}
+
+/* What can be wrong is found before anything is measured. */
+static enum gn_status check(struct question *q, struct gn_err *err)
+{
+	const struct gn_info_plan_options *o = q->o;
+	int *nodes;
+	enum gn_status status;
+
+	if (!strcmp(o->parallel, "auto"))
+		return o->cut ? gn_err_set(err, GN_ERR_USAGE, "--cut and --parallel auto: each mesh has cuts of its own; give the mesh") : GN_OK;
+	status = gn_mesh_parse(o->parallel, gn_sim_ranks(&q->machine), &q->shape, err);
+	if (status || !o->cut)
+		return status;
+	nodes = calloc((size_t)q->shape.pipeline, sizeof *nodes);
+	status = nodes ? gn_cuts_parse(q->model, o->cut, q->shape.pipeline, nodes, err) : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for cuts");
+	free(nodes);
+	return status;
+}
+
+static enum gn_status ask(struct question *q, struct gn_err *err)
+{
+	const struct gn_info_plan_options *o = q->o;
+	int side = o->side ? (int)o->side : gn_model_default_side(o->model);
+	enum gn_status status = read_machine(o, &q->machine, err);
+
+	if (!status && o->inference)
+		status = gn_err_set(err, GN_ERR_USAGE, "--inference and --parallel: evaluation is not predicted");
+	if (!status && o->batch % o->micro_batches)
+		status = gn_err_set(err, GN_ERR_USAGE, "--micro-batches %lld does not divide --batch %lld", (long long)o->micro_batches,
+				    (long long)o->batch);
+	q->plan = (struct gn_plan_options){.batch = (int)(o->batch / o->micro_batches), .training = 1, .dropout = 1};
+	if (!status)
+		status = gn_device_choose("host", o->precision, 0, &q->plan, err);
+	if (!status)
+		status = gn_model_create(o->model, (int)o->classes, 0, side, &q->model, err);
+	if (!status)
+		status = check(q, err);
+	if (status)
+		return status;
+	if (o->gb_per_s > 0 && o->gflop_per_s > 0)
+		return gn_cut_costs_estimate(q->model, &q->plan, o->gb_per_s * 1e9, o->gflop_per_s * 1e9, &q->costs, err);
+	return gn_cut_costs_measure(q->model, &q->plan, &q->costs, err);
+}
+
+static enum gn_status make_mesh(const struct question *q, const struct gn_mesh_shape *shape, struct answer *a, struct gn_err *err)
+{
+	int ranks = gn_sim_ranks(&q->machine), *node_of = calloc((size_t)ranks, sizeof *node_of);
+	enum gn_status status;
+
+	if (!node_of)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d ranks", ranks);
+	for (int r = 0; r < ranks; r++)
+		node_of[r] = gn_sim_node_of(&q->machine, r);
+	status = gn_mesh_init(&a->mesh, shape, node_of, ranks, err);
+	free(node_of);
+	return status;
+}
+
+static enum gn_status find_cuts(const struct question *q, struct answer *a, struct gn_err *err)
+{
+	int stages = a->schedule.stages;
+	double *bytes_per_s = calloc((size_t)stages, sizeof *bytes_per_s);
+	enum gn_status status;
+
+	if (!bytes_per_s)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d stages", stages);
+	gn_pipe_forecast_rates(&a->mesh, &q->machine, bytes_per_s);
+	status = q->o->cut ? gn_cuts_parse(q->model, q->o->cut, stages, a->nodes, err)
+			   : gn_cuts_choose(&q->costs, stages, a->schedule.batches, bytes_per_s, a->nodes, NULL, err);
+	free(bytes_per_s);
+	return status;
+}
+
+/* On failure, too, a is to be released. */
+static enum gn_status predict(const struct question *q, const struct gn_mesh_shape *shape, struct answer *a, struct gn_err *err)
+{
+	size_t stages = (size_t)shape->pipeline;
+	int micro = (int)q->o->micro_batches;
+	enum gn_status status;
+
+	*a = (struct answer){.schedule = {.kind = gn_pipe_kind_of(q->o->schedule), .stages = shape->pipeline, .micro = micro, .batches = micro}};
+	a->stages = calloc(stages, sizeof *a->stages);
+	a->nodes = calloc(stages, sizeof *a->nodes);
+	a->memory_bytes = calloc(stages, sizeof *a->memory_bytes);
+	status = a->stages && a->nodes && a->memory_bytes ? make_mesh(q, shape, a, err)
+							  : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu stages", stages);
+	if (!status)
+		status = find_cuts(q, a, err);
+	if (!status)
+		status = gn_pipe_forecast_stages(q->model, &q->costs, &a->schedule, a->nodes, a->stages, err);
+	if (!status)
+		status = gn_pipe_forecast_memory(q->model, &q->plan, &a->schedule, a->nodes, a->memory_bytes, err);
+	if (!status)
+		status = gn_pipe_forecast_step(&q->machine, &a->mesh, &a->schedule, a->stages, NULL, &a->step, &a->sum, err);
+	return status;
+}
+
+/* --- output --- */
+
+static double images_per_s(const struct question *q, const struct answer *a)
+{
+	return (double)q->o->batch * a->mesh.shape.data / a->step.step_s;
+}
+
+/* What a rank of the stage sends for its sum. */
+static double sum_bytes(const struct answer *a, int stage)
+{
+	double data = a->mesh.shape.data;
+
+	return 2 * (data - 1) / data * a->stages[stage].gradient_bytes;
+}
+
+static double most_memory(const struct answer *a)
+{
+	double most = 0;
+
+	for (int s = 0; s < a->schedule.stages; s++)
+		most = fmax(most, a->memory_bytes[s]);
+	return most;
+}
+
+static void cut_text(const struct question *q, const struct answer *a, struct gn_strbuf *out)
+{
+	gn_strbuf_init(out);
+	gn_cuts_text(q->model, a->nodes, a->schedule.stages - 1, out);
+}
+
+static void print_json(const struct question *q, const struct answer *a)
+{
+	struct gn_strbuf cut;
+	struct gn_json j;
+
+	cut_text(q, a, &cut);
+	gn_json_init(&j);
+	gn_json_object(&j, NULL);
+	gn_json_string(&j, "plan", gn_model_name(q->model));
+	gn_json_int(&j, "batch", q->o->batch);
+	gn_json_int(&j, "side", gn_model_side(q->model));
+	gn_json_string(&j, "precision", gn_device_precision(&q->plan));
+	gn_json_int(&j, "data", a->mesh.shape.data);
+	gn_json_int(&j, "pipeline", a->mesh.shape.pipeline);
+	gn_json_int(&j, "micro_batches", a->schedule.batches);
+	gn_json_string(&j, "schedule", q->o->schedule);
+	gn_json_string(&j, "cut", gn_strbuf_text(&cut));
+	gn_json_string(&j, "algo", a->mesh.shape.data > 1 ? a->sum->name : "");
+	gn_json_fixed(&j, "step_ms", 1e3 * a->step.step_s, 3);
+	gn_json_fixed(&j, "sum_ms", 1e3 * a->step.sum_s, 3);
+	gn_json_fixed(&j, "bubble", a->step.bubble, 4);
+	gn_json_fixed(&j, "images_per_s", images_per_s(q, a), 2);
+	gn_json_uint(&j, "network_bytes", a->step.network_bytes);
+	gn_json_array(&j, "stages");
+	for (int s = 0; s < a->schedule.stages; s++) {
+		gn_json_object(&j, NULL);
+		gn_json_string(&j, "first", gn_model_node(q->model, s ? a->nodes[s - 1] : 1)->name);
+		gn_json_fixed(&j, "forward_ms", 1e3 * a->stages[s].forward_s, 3);
+		gn_json_fixed(&j, "backward_ms", 1e3 * a->stages[s].backward_s, 3);
+		gn_json_fixed(&j, "update_ms", 1e3 * a->stages[s].update_s, 3);
+		gn_json_fixed(&j, "output_bytes", a->stages[s].out_bytes * a->schedule.batches, 0);
+		gn_json_fixed(&j, "sum_bytes", sum_bytes(a, s), 0);
+		gn_json_fixed(&j, "memory_bytes", a->memory_bytes[s], 0);
+		gn_json_bool(&j, "crosses", s + 1 < a->schedule.stages && gn_mesh_crosses(&a->mesh, s));
+		gn_json_end(&j);
+	}
+	gn_json_end(&j);
+	gn_json_end(&j);
+	puts(gn_json_text(&j));
+	gn_json_release(&j);
+	gn_strbuf_release(&cut);
+}
+
+static void print_mesh(const struct question *q, const struct answer *a)
+{
+	const char **hosts = calloc((size_t)a->mesh.size, sizeof *hosts);
+	char(*names)[16] = calloc((size_t)q->machine.nodes, sizeof *names);
+	struct gn_strbuf text;
+
+	gn_strbuf_init(&text);
+	if (hosts && names) {
+		for (int r = 0; r < a->mesh.size; r++) {
+			int node = gn_sim_node_of(&q->machine, r);
+
+			snprintf(names[node], sizeof names[node], "node%d", node);
+			hosts[r] = names[node];
+		}
+		gn_mesh_draw(&a->mesh, hosts, PIPELINES_SHOWN, &text);
+		fputs(gn_strbuf_text(&text), stdout);
+	}
+	gn_strbuf_release(&text);
+	free(hosts);
+	free(names);
+}
+
+static void print_details(const struct question *q, const struct answer *a)
+{
+	struct gn_strbuf cut;
+
+	print_mesh(q, a);
+	printf("\n%5s  %-24s %10s %10s %9s %12s %10s %10s\n", "stage", "first layer", "forward ms", "backward ms", "update ms", "output MB", "sum MB",
+	       "memory MB");
+	for (int s = 0; s < a->schedule.stages; s++)
+		printf("%5d  %-24s %10.3f %10.3f %9.3f %9.3f %s %10.3f %10.1f\n", s, gn_model_node(q->model, s ? a->nodes[s - 1] : 1)->name,
+		       1e3 * a->stages[s].forward_s, 1e3 * a->stages[s].backward_s, 1e3 * a->stages[s].update_s,
+		       a->stages[s].out_bytes * a->schedule.batches * 1e-6, s + 1 == a->schedule.stages ? "  " : gn_mesh_crosses(&a->mesh, s) ? "=>" : "->",
+		       sum_bytes(a, s) * 1e-6, a->memory_bytes[s] * 1e-6);
+	puts("forward and backward of a micro-batch; output of a step, each way; sum: what each rank sends for the sum of gradients");
+	cut_text(q, a, &cut);
+	printf("\n%s, batch %lld of %dx%d a data rank in %d micro-batch%s, %s, %s%s%s\n", gn_model_name(q->model), (long long)q->o->batch,
+	       gn_model_side(q->model), gn_model_side(q->model), a->schedule.batches, a->schedule.batches == 1 ? "" : "es",
+	       gn_device_precision(&q->plan), q->o->schedule, *gn_strbuf_text(&cut) ? ", --cut " : "", gn_strbuf_text(&cut));
+	printf("step %.1f ms, %.1f images/s; bubble %.1f %%, sums %.1f ms%s%s, %.3f MB a step between nodes\n", 1e3 * a->step.step_s,
+	       images_per_s(q, a), 100 * a->step.bubble, 1e3 * a->step.sum_s, a->mesh.shape.data > 1 ? " by " : "",
+	       a->mesh.shape.data > 1 ? a->sum->name : "", (double)a->step.network_bytes * 1e-6);
+	gn_strbuf_release(&cut);
+}
+
+static void print_row(const struct question *q, const struct answer *a)
+{
+	struct gn_strbuf cut;
+
+	cut_text(q, a, &cut);
+	printf("%6d %9d %10.1f %10.1f %8.1f %10.1f %14.3f %12.1f  %s\n", a->mesh.shape.data, a->mesh.shape.pipeline, 1e3 * a->step.step_s,
+	       images_per_s(q, a), 100 * a->step.bubble, 1e3 * a->step.sum_s, (double)a->step.network_bytes * 1e-6, most_memory(a) * 1e-6,
+	       *gn_strbuf_text(&cut) ? gn_strbuf_text(&cut) : "-");
+	gn_strbuf_release(&cut);
+}
+
+/* --- which meshes --- */
+
+static enum gn_status answer_one(const struct question *q, struct gn_err *err)
+{
+	struct answer a;
+	enum gn_status status = predict(q, &q->shape, &a, err);
+
+	if (!status)
+		(q->o->json ? print_json : print_details)(q, &a);
+	release_answer(&a);
+	return status;
+}
+
+static enum gn_status answer_all(const struct question *q, struct gn_err *err)
+{
+	int ranks = gn_sim_ranks(&q->machine);
+	enum gn_status status = GN_OK;
+
+	if (!q->o->json)
+		printf("%6s %9s %10s %10s %8s %10s %14s %12s  %s\n", "data", "pipeline", "step ms", "images/s", "bubble %", "sums ms",
+		       "network MB", "most MB", "cut");
+	for (int stages = 1; stages <= ranks && stages <= q->costs.count && !status; stages++) {
+		const struct gn_mesh_shape shape = {ranks / stages, stages, 1};
+		struct answer a;
+
+		if (ranks % stages)
+			continue;
+		status = predict(q, &shape, &a, err);
+		if (!status)
+			(q->o->json ? print_json : print_row)(q, &a);
+		release_answer(&a);
+	}
+	if (!status && !q->o->json)
+		puts("network MB: between nodes, of all ranks in a step; most MB: of the rank that holds most");
+	return status;
+}
+
+int gn_info_parallel(const struct gn_info_plan_options *o)
+{
+	struct question q = {.o = o};
+	struct gn_err err;
+	enum gn_status status = ask(&q, &err);
+
+	if (!status)
+		status = strcmp(o->parallel, "auto") ? answer_one(&q, &err) : answer_all(&q, &err);
+	gn_cut_costs_release(&q.costs);
+	gn_model_destroy(q.model);
+	return status ? gn_cmd_fail("info", &err) : GN_EXIT_DONE;
+}
