@@ -44,6 +44,7 @@ libgannet_train_a_SOURCES += \
 	src/train/loop/session_status.c \
 	src/train/loop/session_step.c \
 	src/train/loop/session_train.c \
+	src/train/loop/staging.c src/train/loop/staging.h \
 	src/train/loop/step.c src/train/loop/step.h \
 	src/train/loop/summary.c src/train/loop/summary.h \
 	src/train/loop/trainer.c src/train/loop/trainer.h
