@@ -1,12 +1,14 @@
 #include "data/shard/dataset.h"
 
 #include "data/shard/encryption.h"
+#include "data/shard/folders.h"
 #include "data/shard/hold.h"
 #include "data/shard/manifest.h"
 #include "data/shard/shard.h"
 #include "src/base/file.h"
 
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -14,11 +16,12 @@
 
 struct gn_dataset {
 	char *directory;
-	int hold; /* of a staged copy, -1: none */
+	int holds[GN_FOLDERS_MAX]; /* of staged copies, -1: none */
 	struct gn_manifest manifest;
 	struct gn_shard **shards;
 	uint64_t *first; /* [shard_count + 1] index of each shard's first sample */
 	uint32_t max_length;
+	atomic_ullong *source_bytes; /* read from shards without a copy */
 	struct gn_data_key *keys; /* [shard_count] of an encrypted dataset that is unlocked, else NULL */
 };
 
@@ -40,7 +43,7 @@ static enum gn_status open_shard(struct gn_dataset *d, uint32_t i, struct gn_err
 {
 	const struct gn_manifest_shard *m = &d->manifest.shards[i];
 	char path[PATH_MAX], hex[GN_SHA256_HEX];
-	enum gn_status status = gn_path_join(path, sizeof path, d->directory, m->file, err);
+	enum gn_status status = gn_folders_find(d->directory, m->file, path, err);
 	struct stat info;
 
 	if (status)
@@ -83,19 +86,34 @@ static enum gn_status open_shards(struct gn_dataset *d, struct gn_err *err)
 	return status;
 }
 
+/* The manifest is in each folder. */
+static enum gn_status open_folders(struct gn_dataset *d, struct gn_err *err)
+{
+	char folder[PATH_MAX], first[PATH_MAX];
+	enum gn_status status = gn_folders_get(d->directory, 0, first, err);
+
+	for (int i = 0, count = gn_folders_count(d->directory); i < count && !status; i++) {
+		status = gn_folders_get(d->directory, i, folder, err);
+		if (!status)
+			status = gn_hold(folder, &d->holds[i], err);
+	}
+	return status ? status : gn_manifest_load(first, &d->manifest, err);
+}
+
 enum gn_status gn_dataset_open(const char *directory, struct gn_dataset **out, struct gn_err *err)
 {
 	struct gn_dataset *d = calloc(1, sizeof *d);
 	enum gn_status status;
 
-	if (!d || !(d->directory = strdup(directory))) {
+	if (!d || !(d->directory = strdup(directory)) || !(d->source_bytes = calloc(1, sizeof *d->source_bytes))) {
+		if (d)
+			free(d->directory);
 		free(d);
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to open %s", directory);
 	}
-	d->hold = -1;
-	status = gn_hold(directory, &d->hold, err);
-	if (!status)
-		status = gn_manifest_load(directory, &d->manifest, err);
+	for (int i = 0; i < GN_FOLDERS_MAX; i++)
+		d->holds[i] = -1;
+	status = open_folders(d, err);
 	if (!status)
 		status = open_shards(d, err);
 	if (status) {
@@ -121,8 +139,10 @@ void gn_dataset_close(struct gn_dataset *d)
 	free(d->first);
 	gn_encryption_release(d->keys, d->manifest.shard_count);
 	gn_manifest_release(&d->manifest);
-	if (d->hold >= 0)
-		close(d->hold);
+	for (int i = 0; i < GN_FOLDERS_MAX; i++)
+		if (d->holds[i] >= 0)
+			close(d->holds[i]);
+	free(d->source_bytes);
 	free(d->directory);
 	free(d);
 }
@@ -130,6 +150,19 @@ void gn_dataset_close(struct gn_dataset *d)
 const char *gn_dataset_directory(const struct gn_dataset *d)
 {
 	return d->directory;
+}
+
+enum gn_status gn_dataset_use_copy(struct gn_dataset *d, uint32_t shard, const char *directory, struct gn_err *err)
+{
+	char path[PATH_MAX];
+	enum gn_status status = gn_path_join(path, sizeof path, directory, d->manifest.shards[shard].file, err);
+
+	return status ? status : gn_shard_use_copy(d->shards[shard], path, err);
+}
+
+uint64_t gn_dataset_source_bytes(const struct gn_dataset *d)
+{
+	return atomic_load(d->source_bytes);
 }
 
 uint64_t gn_dataset_count(const struct gn_dataset *d)
@@ -209,6 +242,8 @@ enum gn_status gn_dataset_read(const struct gn_dataset *d, uint64_t index, void 
 
 	if (d->manifest.key_check[0] && !d->keys)
 		return gn_err_set(err, GN_ERR_USAGE, "%s is encrypted, and no key was read", d->directory);
+	if (!gn_shard_is_copied(d->shards[shard]))
+		atomic_fetch_add_explicit(d->source_bytes, gn_shard_rows(d->shards[shard])[row].length_bytes, memory_order_relaxed);
 	status = gn_shard_read(d->shards[shard], row, buffer, err);
 	return status || !d->keys ? status : gn_shard_decrypt(d->shards[shard], &d->keys[shard], shard, row, buffer, err);
 }

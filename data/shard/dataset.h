@@ -32,13 +32,19 @@ struct gn_sample {
 	uint32_t stored_bytes;	/* in the shard: length_bytes, and 16 more of an encrypted dataset */
 };
 
-/* Opens every shard of the manifest in directory. Blocks on the file system. */
+/* Opens every shard of the manifest in directory, which may be several folders (data/shard/folders.h). Blocks on the file system. */
 enum gn_status gn_dataset_open(const char *directory, struct gn_dataset **out, struct gn_err *err);
 /* Reads the key of an encrypted dataset, without which gn_dataset_read() fails; key_file NULL: none. For commands that read samples,
  * whether it is encrypted or not. GN_ERR_USAGE for a key that is missing, wrong, or given for a dataset that is not encrypted; GN_ERR_DATA
  * when the manifest was changed by someone without the key. The keys are wiped when it is closed. */
 enum gn_status gn_dataset_unlock(struct gn_dataset *d, const char *key_file, struct gn_err *err);
 void gn_dataset_close(struct gn_dataset *d);
+
+/* From now on samples of a shard are read from its copy in another directory, which gannet stage has verified. Once a shard, from one
+ * thread, while others read. On failure it is read as before. */
+enum gn_status gn_dataset_use_copy(struct gn_dataset *d, uint32_t shard, const char *directory, struct gn_err *err);
+/* Bytes of samples that were read, so far, from shards without a copy. */
+uint64_t gn_dataset_source_bytes(const struct gn_dataset *d);
 
 const char *gn_dataset_directory(const struct gn_dataset *d);
 uint64_t gn_dataset_count(const struct gn_dataset *d);

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,8 @@
 struct gn_shard {
 	char *path;
 	int fd;
+	char *copy; /* with is_copied: what fd reads */
+	atomic_int is_copied;
 	struct gn_shard_layout layout;
 	struct gn_shard_row *rows;
 };
@@ -327,6 +330,7 @@ void gn_shard_close(struct gn_shard *s)
 	if (s->fd >= 0)
 		close(s->fd);
 	free(s->rows);
+	free(s->copy);
 	free(s->path);
 	free(s);
 }
@@ -346,11 +350,46 @@ const char *gn_shard_path(const struct gn_shard *s)
 	return s->path;
 }
 
+/* The descriptor keeps its number: a read that has begun ends in the file where it began. */
+enum gn_status gn_shard_use_copy(struct gn_shard *s, const char *path, struct gn_err *err)
+{
+	char *copy = strdup(path);
+	enum gn_status status = copy ? GN_OK : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to open %s", path);
+	struct stat info;
+	int fd = -1;
+
+	if (!status && (fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)) < 0)
+		status = gn_err_errno(err, errno, "cannot open shard %s", path);
+	if (!status && (fstat(fd, &info) || !S_ISREG(info.st_mode) || (uint64_t)info.st_size != s->layout.size_bytes))
+		status = gn_err_set(err, GN_ERR_DATA, "%s is no copy of %s", path, s->path);
+	if (!status && dup3(fd, s->fd, O_CLOEXEC) < 0)
+		status = gn_err_errno(err, errno, "cannot read %s in place of %s", path, s->path);
+	if (fd >= 0)
+		close(fd);
+	if (status) {
+		free(copy);
+		return status;
+	}
+	s->copy = copy;
+	atomic_store(&s->is_copied, 1);
+	return GN_OK;
+}
+
+int gn_shard_is_copied(const struct gn_shard *s)
+{
+	return atomic_load(&s->is_copied);
+}
+
+static const char *read_path(const struct gn_shard *s)
+{
+	return atomic_load(&s->is_copied) ? s->copy : s->path;
+}
+
 enum gn_status gn_shard_read(const struct gn_shard *s, uint64_t row, void *buffer, struct gn_err *err)
 {
 	const struct gn_shard_row *r = &s->rows[row];
 	char name[256];
-	enum gn_status status = gn_pread_full(s->fd, buffer, r->length_bytes, s->layout.data_offset + r->offset, s->path,
+	enum gn_status status = gn_pread_full(s->fd, buffer, r->length_bytes, s->layout.data_offset + r->offset, read_path(s),
 					      err);
 
 	if (status)
@@ -359,7 +398,7 @@ enum gn_status gn_shard_read(const struct gn_shard *s, uint64_t row, void *buffe
 		return GN_OK;
 	gn_shard_name(s, row, name, sizeof name);
 	return gn_err_set(err, GN_ERR_DATA, "%s: sample %llu (%s) fails its checksum: the shard is damaged, stage or "
-			  "pack it again", s->path, (unsigned long long)row, name);
+			  "pack it again", read_path(s), (unsigned long long)row, name);
 }
 
 void gn_shard_name(const struct gn_shard *s, uint64_t row, char *out, size_t size)

@@ -55,6 +55,10 @@ void gn_shard_close(struct gn_shard *s);
 const struct gn_shard_layout *gn_shard_layout(const struct gn_shard *s);
 const struct gn_shard_row *gn_shard_rows(const struct gn_shard *s);
 const char *gn_shard_path(const struct gn_shard *s);
+/* From now on the shard is read from the file at path, which has the same bytes: once, at any time, while others read it. GN_ERR_DATA for
+ * a file of another size; the shard is then read as before. */
+enum gn_status gn_shard_use_copy(struct gn_shard *s, const char *path, struct gn_err *err);
+int gn_shard_is_copied(const struct gn_shard *s);
 /* Reads the bytes of a row (not range-checked) into buffer (at least its length_bytes) and verifies its CRC-32C. */
 enum gn_status gn_shard_read(const struct gn_shard *s, uint64_t row, void *buffer, struct gn_err *err);
 /* The name of a row, for messages: at most size bytes including the terminator; "?" when it cannot be read. */

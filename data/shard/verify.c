@@ -280,6 +280,8 @@ static enum gn_status verify_held(const struct gn_verify_options *options, struc
 		return status;
 	}
 	c.result.shards = manifest.shard_count;
+	c.result.encrypted = manifest.key_check[0] != '\0';
+	c.result.authenticated = c.keys != NULL;
 	pthread_mutex_init(&c.lock, NULL);
 	status = check_all(&c, &mine);
 	if (status)

@@ -25,6 +25,7 @@ struct gn_verify_result {
 	uint64_t samples, bytes;	   /* that were verified */
 	uint64_t bad_samples, bad_shards;
 	uint32_t shards;
+	int encrypted, authenticated; /* authenticated: manifest and images, by the key */
 };
 
 /* GN_ERR_DATA when anything is damaged; *out is then set, too, if the manifest could be read. */

@@ -189,6 +189,8 @@ static enum gn_status look(struct gn_http_request *r, struct gn_http_file *out, 
 	} else {
 		return gn_err_set(err, GN_ERR_DATA, "%s: the server does not say how long the file is", r->h->name);
 	}
+	out->modified_s = (int64_t)curl_getdate(r->modified, NULL);
+	out->modified_s = out->modified_s < 0 ? 0 : out->modified_s;
 	/* a weak tag promises equal meaning, not equal bytes */
 	snprintf(out->version, sizeof out->version, "%s", r->etag[0] && !r->is_weak ? r->etag : r->modified);
 	return GN_OK;

@@ -29,6 +29,7 @@ struct gn_http_options {
 struct gn_http_file {
 	uint64_t size;
 	int has_ranges;
+	int64_t modified_s; /* since 1970; 0: not told */
 	char version[256]; /* ETag or Last-Modified, "" without: changes with the file */
 };
 

@@ -162,6 +162,9 @@ static enum gn_status run(struct gn_relay *r, struct gn_err *err)
 			gn_relay_lead_step(r);
 		if (r->comm && (!r->over || r->sending))
 			status = gn_world_check_ranks(r->world, &first, 1, 0, err);
+		/* a slow server is not waited for */
+		if (status || r->over || r->failed)
+			gn_relay_source_stop(r->source);
 		if (!busy && !status)
 			wait_for_work(r);
 	}
@@ -216,6 +219,8 @@ enum gn_status gn_relay(const struct gn_relay_options *options, struct gn_comm *
 	pthread_mutex_init(&r.mutex, NULL);
 	pthread_cond_init(&r.wake, NULL);
 	status = find_leaders(&r, err);
+	if (!status)
+		status = gn_relay_source_create(options->from, options->http, &r.source, err);
 	if (!status && !r.rank)
 		status = gn_relay_lead_create(&r, err);
 	if (!status)
@@ -230,6 +235,7 @@ enum gn_status gn_relay(const struct gn_relay_options *options, struct gn_comm *
 	if (r.pool)
 		gn_thread_pool_destroy(r.pool);
 	gn_messages_destroy(r.messages);
+	gn_relay_source_destroy(r.source);
 	gn_tree_target_destroy(r.target);
 	if (r.lead)
 		gn_relay_lead_result(&r, out);

@@ -1,4 +1,4 @@
-/* Stages a tree on all nodes of a job and reads its source once in all.
+/* Stages a tree, or a file of a web server, on all nodes of a job and reads its source once in all.
  *
  * The first rank of each node is its leader; the other ranks wait. Rank 0 lists the source and hands out its chunks: a leader that has
  * one already reads it from its own disk, else one reads it from the source, writes it and sends it to the leaders that lack it. Rank 0
@@ -13,7 +13,7 @@
 #ifndef GN_DATA_STAGE_RELAY_H
 #define GN_DATA_STAGE_RELAY_H
 
-#include "src/base/log.h"
+#include "data/stage/http.h"
 #include "src/base/progress_bar.h"
 #include "transport/coll/comm.h"
 
@@ -21,6 +21,8 @@
 
 struct gn_relay_options {
 	const char *from, *to;
+	const struct gn_http_options *http; /* from is an address; NULL: a path */
+	const char *sha256; /* an address: 64 hexadecimal digits that the file must have on each node; NULL: it is not known */
 	int threads; /* that read, digest and write, on each node, >= 1 */
 	int check;   /* verify the digests of a complete copy */
 	uint64_t quota_bytes; /* of gn_staged_make_room(), on each node; 0: none */

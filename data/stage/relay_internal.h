@@ -3,6 +3,7 @@
 #define GN_DATA_STAGE_RELAY_INTERNAL_H
 
 #include "data/stage/relay.h"
+#include "data/stage/relay_source.h"
 #include "data/stage/tree_target.h"
 #include "src/base/thread_pool.h"
 #include "transport/coll/messages.h"
@@ -57,6 +58,7 @@ struct gn_relay {
 	struct gn_thread_pool *pool;
 	int rank, size, nodes, node;
 	int *leaders; /* [nodes] ranks */
+	struct gn_relay_source *source;
 	struct gn_tree tree;
 	struct gn_tree_target *target;
 	struct gn_relay_lead *lead; /* rank 0 */

@@ -16,7 +16,7 @@ static void read_chunk(struct gn_relay_job *job)
 	else if (!job->from_source)
 		job->status = gn_tree_target_get(r->target, job->chunk, job->data, &job->err);
 	else
-		job->status = gn_tree_chunk_read(&r->tree, r->options->from, job->chunk, job->data, &job->err);
+		job->status = gn_relay_source_read(r->source, &r->tree, r->target, job->chunk, job->data, &job->err);
 	job->unread = job->from_source && job->status;
 	if (!job->status)
 		job->status = gn_sha256_buffer(job->data, len, job->digest, &job->err);
@@ -34,6 +34,16 @@ static void write_chunk(struct gn_relay_job *job)
 		job->status = gn_tree_target_write(job->r->target, job->chunk, m->data, &job->err);
 }
 
+static void finish(struct gn_relay_job *job)
+{
+	const struct gn_relay_options *o = job->r->options;
+
+	if (o->sha256)
+		job->status = gn_tree_target_check_file(job->r->target, o->sha256, &job->err);
+	if (!job->status)
+		job->status = gn_tree_target_finish(job->r->target, &job->err);
+}
+
 static void run_job(void *argument)
 {
 	struct gn_relay_job *job = argument;
@@ -48,7 +58,7 @@ static void run_job(void *argument)
 	else if (job->what == GN_RELAY_JOB_WRITE)
 		write_chunk(job);
 	else
-		job->status = gn_tree_target_finish(r->target, &job->err);
+		finish(job);
 	pthread_mutex_lock(&r->mutex);
 	job->next = r->finished;
 	r->finished = job;

@@ -69,11 +69,17 @@ void gn_relay_lead_begin(struct gn_relay *r)
 {
 	const struct gn_relay_header h = {0};
 	struct gn_err err;
+	int everywhere;
 
-	if (gn_tree_scan(r->options->from, 1, r->options->log, &r->tree, &err) || allocate(r, &err)) {
+	if (gn_relay_source_list(r->source, r->options->log, &r->tree, &everywhere, &err) || allocate(r, &err)) {
 		end(r, &err);
 		return;
 	}
+	if (!everywhere && r->nodes > 1)
+		gn_log_info(r->options->log, "the server has no ranges: one node reads the file and sends it to the others");
+	for (int n = 1; n < r->nodes && !everywhere; n++)
+		r->lead->nodes[n].cannot_read = 1;
+	gn_err_set(&r->lead->unread, GN_ERR_IO, "no node that can read the source is left");
 	r->lead->begun = 1;
 	for (int n = r->nodes - 1; n >= 0; n--)
 		gn_relay_post(r, r->leaders[n], GN_RELAY_LISTING, &h, r->tree.block, r->tree.block_bytes, 1);

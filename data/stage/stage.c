@@ -1,19 +1,16 @@
-#include "data/stage/stage.h"
+#include "data/stage/stage_internal.h"
 
-#include "data/shard/manifest.h"
+#include "data/shard/folders.h"
 #include "data/stage/stage_clear.h"
-#include "data/stage/stage_copy.h"
 #include "data/stage/stage_owner.h"
 #include "data/stage/stage_marker.h"
 #include "data/stage/staged.h"
 #include "src/base/clock.h"
 #include "src/base/file.h"
-#include "src/base/thread_pool.h"
 #include "src/base/trust.h"
 
 #include <errno.h>
 #include <limits.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -21,44 +18,31 @@
 
 #define FOLDER_TRIES 10
 
-struct stage {
-	const struct gn_stage_options *options;
-	struct gn_manifest manifest;
-	unsigned char *right; /* [shard_count] 1: present with the right digest */
-	int begun;	      /* what lies in the target was staged before */
-	struct gn_thread_pool *pool;
-	struct gn_stage_result result;
-	pthread_mutex_t lock;
-	struct gn_err failure; /* under lock */
-	int failed;	       /* under lock */
-};
-
-struct shard_job {
-	struct stage *s;
-	uint32_t shard;
-};
-
-static void fail(struct stage *s, const struct gn_err *err)
+/* Takes the lock; while another process has it, which of the shards it has verified is read from its marker. */
+static enum gn_status follow(struct gn_stage_run *s, const char *lock, int *out, struct gn_err *err)
 {
-	pthread_mutex_lock(&s->lock);
-	if (!s->failed)
-		s->failure = *err;
-	s->failed = 1;
-	pthread_mutex_unlock(&s->lock);
+	const char *to = s->options->to;
+	char marker[PATH_MAX];
+	struct stat info = {0};
+	int64_t seen_ns = -1, now_ns;
+	enum gn_status status = gn_path_join(marker, sizeof marker, to, GN_STAGE_MARKER_NAME, err);
+
+	while (!status && (status = gn_stage_lock(lock, to, 0, s->options->log, out, NULL, err)) == GN_ERR_EXISTS) {
+		if (gn_stage_is_stopped(s))
+			return gn_err_set(err, GN_ERR_STOPPED, "stopped while another process copies to %s", to);
+		now_ns = stat(marker, &info) ? -1 : (int64_t)info.st_mtim.tv_sec * 1000000000 + info.st_mtim.tv_nsec;
+		if (now_ns != seen_ns) {
+			gn_stage_marker_load(&s->manifest, to, s->right);
+			gn_stage_tell_ready(s);
+		}
+		seen_ns = now_ns;
+		status = GN_OK;
+	}
+	memset(s->right, 0, s->manifest.shard_count);
+	return status;
 }
 
-static int stopped(void *context)
-{
-	struct stage *s = context;
-	int failed;
-
-	pthread_mutex_lock(&s->lock);
-	failed = s->failed;
-	pthread_mutex_unlock(&s->lock);
-	return failed;
-}
-
-static enum gn_status take_lock(struct stage *s, int *out, struct gn_err *err)
+static enum gn_status take_lock(struct gn_stage_run *s, int *out, struct gn_err *err)
 {
 	const struct gn_stage_options *o = s->options;
 	double start = gn_clock_s();
@@ -67,96 +51,15 @@ static enum gn_status take_lock(struct stage *s, int *out, struct gn_err *err)
 
 	if (status)
 		return status;
-	status = gn_stage_lock(path, o->to, 1, o->log, out, NULL, err);
+	if (o->stop || o->ready)
+		status = follow(s, path, out, err);
+	else
+		status = gn_stage_lock(path, o->to, 1, o->log, out, NULL, err);
 	s->result.wait_s = gn_clock_s() - start;
 	return status;
 }
 
-static void run_copy(void *argument)
-{
-	struct shard_job *job = argument;
-	struct stage *s = job->s;
-	const struct gn_manifest_shard *m = &s->manifest.shards[job->shard];
-	struct gn_stage_copy copy = {.from = s->options->from, .to = s->options->to, .progress = s->options->progress,
-				     .stopped = stopped, .context = s};
-	struct gn_err err;
-
-	if (!stopped(s) && gn_stage_copy_shard(&copy, m, &err))
-		fail(s, &err);
-	free(job);
-}
-
-static int digest_is_right(const char *path, const struct stat *info, const struct gn_manifest_shard *m)
-{
-	char hex[GN_SHA256_HEX];
-
-	return S_ISREG(info->st_mode) && (uint64_t)info->st_size == m->size_bytes && !gn_sha256_file(path, hex, NULL, NULL) &&
-	       !strcmp(hex, m->sha256);
-}
-
-/* Digests an existing shard. Removes it if the digest is wrong (its space is needed) or another user could change it later, and a stage
- * has put it there. */
-static void run_check(void *argument)
-{
-	struct shard_job *job = argument;
-	struct stage *s = job->s;
-	const struct gn_manifest_shard *m = &s->manifest.shards[job->shard];
-	char path[PATH_MAX];
-	struct stat info;
-	struct gn_err err;
-
-	if (!gn_path_join(path, sizeof path, s->options->to, m->file, &err) && !lstat(path, &info)) {
-		if (gn_stage_is_own_file(&info) && digest_is_right(path, &info, m))
-			s->right[job->shard] = 1;
-		else if (!s->begun && info.st_uid == geteuid()) {
-			gn_stage_refuse(path, &err);
-			fail(s, &err);
-		} else if (unlink(path)) {
-			gn_err_errno(&err, errno, "cannot remove the damaged %s", path);
-			fail(s, &err);
-		}
-	}
-	free(job);
-}
-
-static void run_check_foreign(void *argument)
-{
-	struct shard_job *job = argument;
-	struct stage *s = job->s;
-	const struct gn_manifest_shard *m = &s->manifest.shards[job->shard];
-	char path[PATH_MAX];
-	struct stat info;
-
-	if (!gn_path_join(path, sizeof path, s->options->to, m->file, NULL) && !lstat(path, &info))
-		s->right[job->shard] = (unsigned char)digest_is_right(path, &info, m);
-	free(job);
-}
-
-/* Runs a job for each shard that is not known to be right. */
-static enum gn_status for_each_missing(struct stage *s, void (*run)(void *), struct gn_err *err)
-{
-	enum gn_status status = GN_OK;
-
-	for (uint32_t i = 0; i < s->manifest.shard_count && !status; i++) {
-		struct shard_job *job;
-
-		if (s->right[i])
-			continue;
-		job = malloc(sizeof *job);
-		if (!job) {
-			status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to stage a shard");
-			break;
-		}
-		*job = (struct shard_job){s, i};
-		gn_thread_pool_submit(s->pool, run, job);
-	}
-	gn_thread_pool_wait(s->pool);
-	if (!status && s->failed)
-		status = gn_err_set(err, s->failure.status, "%s", s->failure.text);
-	return status;
-}
-
-static enum gn_status check_space(const struct stage *s, uint64_t needed, struct gn_err *err)
+static enum gn_status check_space(const struct gn_stage_run *s, uint64_t needed, struct gn_err *err)
 {
 	uint64_t free_bytes;
 	enum gn_status status = gn_free_bytes(s->options->to, &free_bytes, err);
@@ -168,7 +71,7 @@ static enum gn_status check_space(const struct stage *s, uint64_t needed, struct
 	return status;
 }
 
-static int manifest_is_there(const struct stage *s)
+static int manifest_is_there(const struct gn_stage_run *s)
 {
 	struct gn_manifest there;
 	int same;
@@ -180,7 +83,7 @@ static int manifest_is_there(const struct stage *s)
 	return same;
 }
 
-static int own_manifest_is_there(const struct stage *s)
+static int own_manifest_is_there(const struct gn_stage_run *s)
 {
 	char path[PATH_MAX];
 
@@ -188,7 +91,7 @@ static int own_manifest_is_there(const struct stage *s)
 	       manifest_is_there(s);
 }
 
-static enum gn_status copy_missing(struct stage *s, uint64_t bytes, struct gn_err *err)
+static enum gn_status copy_missing(struct gn_stage_run *s, uint64_t bytes, struct gn_err *err)
 {
 	const struct gn_stage_options *o = s->options;
 	double start = gn_clock_s();
@@ -196,40 +99,44 @@ static enum gn_status copy_missing(struct stage *s, uint64_t bytes, struct gn_er
 	enum gn_status status = gn_stage_clear_dataset(o->from, o->to, &s->manifest, s->begun, o->log, err);
 
 	for (uint32_t i = 0; i < s->manifest.shard_count; i++)
-		all += s->manifest.shards[i].size_bytes;
+		all += !gn_stage_is_ours(s, i) ? 0 : s->manifest.shards[i].size_bytes;
 	if (!status)
 		status = gn_staged_make_room(o->to, all, o->quota_bytes, o->log, err);
 	if (!status)
 		status = check_space(s, bytes, err);
 	if (status)
 		return status;
-	gn_progress_bar_begin(o->progress, "staging", "B", bytes);
-	status = for_each_missing(s, run_copy, err);
-	gn_progress_bar_end(o->progress);
+	if (o->progress)
+		gn_progress_bar_begin(o->progress, "staging", "B", bytes);
+	status = gn_stage_run_jobs(s, GN_STAGE_JOBS_COPY, err);
+	if (o->progress)
+		gn_progress_bar_end(o->progress);
 	if (!status)
 		status = gn_sync_dir(o->to, err);
 	if (!status)
-		status = gn_stage_marker_save(&s->manifest, o->to, err);
+		status = gn_stage_marker_save(&s->manifest, o->to, o->only, err);
 	if (!status)
 		status = gn_manifest_save(&s->manifest, o->to, err);
 	s->result.copy_s = gn_clock_s() - start;
 	return status;
 }
 
-static void count_shards(struct stage *s)
+static void count_shards(struct gn_stage_run *s)
 {
 	const struct gn_manifest *m = &s->manifest;
 
 	for (uint32_t i = 0; i < m->shard_count; i++) {
+		if (!gn_stage_is_ours(s, i))
+			continue;
 		*(s->right[i] ? &s->result.kept : &s->result.copied) += 1;
 		*(s->right[i] ? &s->result.kept_bytes : &s->result.copied_bytes) += m->shards[i].size_bytes;
 	}
 }
 
 /* The target belongs to another user: it is only read, and every digest is verified. */
-static enum gn_status check_foreign(struct stage *s, const struct stat *to, struct gn_err *err)
+static enum gn_status check_foreign(struct gn_stage_run *s, const struct stat *to, struct gn_err *err)
 {
-	enum gn_status status = for_each_missing(s, run_check_foreign, err);
+	enum gn_status status = gn_stage_run_jobs(s, GN_STAGE_JOBS_CHECK_FOREIGN, err);
 
 	if (status)
 		return status;
@@ -244,11 +151,12 @@ static enum gn_status check_foreign(struct stage *s, const struct stat *to, stru
 				  manifest_is_there(s) ? "there" : "missing or different");
 	gn_log_info(s->options->log, "%s belongs to user %u; the digests of all its shards are right, so it is used unchanged",
 		    s->options->to, (unsigned)to->st_uid);
+	gn_stage_tell_ready(s);
 	return GN_OK;
 }
 
 /* The lock is held. */
-static enum gn_status fill(struct stage *s, struct gn_err *err)
+static enum gn_status fill(struct gn_stage_run *s, struct gn_err *err)
 {
 	const struct gn_manifest *m = &s->manifest;
 	enum gn_status status = gn_stage_clear_parts(s->options->to, err);
@@ -257,14 +165,15 @@ static enum gn_status fill(struct stage *s, struct gn_err *err)
 		return status;
 	if (!s->options->check)
 		gn_stage_marker_load(m, s->options->to, s->right);
-	status = for_each_missing(s, run_check, err);
+	status = gn_stage_run_jobs(s, GN_STAGE_JOBS_CHECK, err);
 	if (status)
 		return status;
 	count_shards(s);
+	gn_stage_tell_ready(s);
 	if (s->result.copied || !own_manifest_is_there(s))
 		return copy_missing(s, s->result.copied_bytes, err);
 	/* also without news: it says when the copy was last used */
-	return gn_stage_marker_save(m, s->options->to, err);
+	return gn_stage_marker_save(m, s->options->to, s->options->only, err);
 }
 
 static enum gn_status check_folders(const struct gn_stage_options *o, struct gn_err *err)
@@ -293,7 +202,7 @@ static enum gn_status make_own_folder(const char *to, struct gn_err *err)
 	return status ? status : gn_stage_close_folder(to, err);
 }
 
-static enum gn_status fill_own(struct stage *s, struct gn_err *err)
+static enum gn_status fill_own(struct gn_stage_run *s, struct gn_err *err)
 {
 	enum gn_status status;
 	char path[PATH_MAX];
@@ -319,7 +228,7 @@ static enum gn_status fill_own(struct stage *s, struct gn_err *err)
 	return status;
 }
 
-static enum gn_status stage_loaded(struct stage *s, struct gn_err *err)
+static enum gn_status stage_loaded(struct gn_stage_run *s, struct gn_err *err)
 {
 	const struct gn_stage_options *o = s->options;
 	enum gn_status status = gn_thread_pool_create(o->threads, (size_t)o->threads, &s->pool, err);
@@ -341,20 +250,26 @@ static enum gn_status stage_loaded(struct stage *s, struct gn_err *err)
 
 enum gn_status gn_stage(const struct gn_stage_options *options, struct gn_stage_result *out, struct gn_err *err)
 {
-	struct stage s = {.options = options};
-	enum gn_status status = gn_manifest_load(options->from, &s.manifest, err);
+	struct gn_stage_run s = {.options = options};
+	enum gn_status status;
+
+	if (gn_folders_count(options->to) > 1)
+		return gn_stage_spread(options, out, err);
+	status = gn_manifest_load(options->from, &s.manifest, err);
 
 	if (status)
 		return status;
 	pthread_mutex_init(&s.lock, NULL);
 	s.result.samples = s.manifest.samples;
 	s.right = calloc(s.manifest.shard_count, 1);
-	if (!s.right)
+	s.told = calloc(s.manifest.shard_count, 1);
+	if (!s.right || !s.told)
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %u shards", s.manifest.shard_count);
 	else
 		status = stage_loaded(&s, err);
 	if (!status)
 		*out = s.result;
+	free(s.told);
 	free(s.right);
 	pthread_mutex_destroy(&s.lock);
 	gn_manifest_release(&s.manifest);

@@ -2,7 +2,7 @@
  *
  * A lock file in the target serialises callers: the first copies, the others wait and then find a complete copy. Each shard is
  * copied under a temporary name with its SHA-256 verified, synced, and renamed; the manifest is written last, so that a target with
- * a manifest is complete. An existing shard is kept when the stage marker shows that it is unchanged since it was verified (size,
+ * a manifest is complete; the marker grows with each shard. An existing shard is kept when the stage marker shows that it is unchanged since it was verified (size,
  * times and inode), or when its digest is right: an interrupted copy continues where it stopped. Another dataset that was staged
  * to the target is replaced; what no stage has put there is left alone.
  *
@@ -22,15 +22,23 @@
 #include "src/base/progress_bar.h"
 #include "src/base/status.h"
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 struct gn_stage_options {
-	const char *from, *to;
+	const char *from;
+	const char *to; /* or several folders, FOLDER:FOLDER (data/shard/folders.h): the shards are divided among them by free space */
+	const unsigned char *only; /* [shards of from] those that are copied; NULL: all */
 	int threads;		      /* shards copied concurrently, >= 1 */
 	int check;		      /* ignore the marker: verify the digests of all existing shards */
 	uint64_t quota_bytes;	      /* of gn_staged_make_room(); 0: none */
 	struct gn_log *log;	      /* may be NULL */
-	struct gn_progress_bar *progress; /* used exclusively by the copy */
+	struct gn_progress_bar *progress; /* used exclusively by the copy; may be NULL */
+	const atomic_int *stop;	      /* set by any thread: GN_ERR_STOPPED, also while another process copies; may be NULL */
+	/* May be NULL. Once for each shard of the source, by number, when it lies in a folder of `to` and was verified, be it by another process that
+	 * copies; one call at a time, from any thread. */
+	void (*ready)(void *context, uint32_t shard, const char *folder);
+	void *context;
 };
 
 struct gn_stage_result {

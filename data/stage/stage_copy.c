@@ -31,7 +31,7 @@ static enum gn_status copy_bytes(const struct gn_stage_copy *c, int in, int out,
 			status = gn_pwrite_full(out, block, len, done, to, err);
 		}
 		if (!status && c->stopped(c->context))
-			status = gn_err_set(err, GN_ERR_STOPPED, "stopped after another shard failed");
+			status = gn_err_set(err, GN_ERR_STOPPED, "stopped");
 		gn_progress_bar_add(c->progress, len);
 		done += len;
 	}

@@ -57,7 +57,7 @@ void gn_stage_marker_load(const struct gn_manifest *m, const char *directory, un
 	free(text);
 }
 
-enum gn_status gn_stage_marker_save(const struct gn_manifest *m, const char *directory, struct gn_err *err)
+enum gn_status gn_stage_marker_save(const struct gn_manifest *m, const char *directory, const unsigned char *right, struct gn_err *err)
 {
 	char path[PATH_MAX];
 	struct gn_strbuf text;
@@ -65,7 +65,8 @@ enum gn_status gn_stage_marker_save(const struct gn_manifest *m, const char *dir
 
 	gn_strbuf_init(&text);
 	for (uint32_t i = 0; i < m->shard_count && !status; i++)
-		status = append_line(&m->shards[i], directory, &text, err);
+		if (!right || right[i])
+			status = append_line(&m->shards[i], directory, &text, err);
 	if (!status && gn_strbuf_failed(&text))
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to write %s", path);
 	if (!status)

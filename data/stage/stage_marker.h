@@ -20,8 +20,8 @@
 /* Sets trusted[i] = 1 for each shard of m in directory whose file is unchanged since it was verified. A missing or unreadable
  * marker leaves all 0. */
 void gn_stage_marker_load(const struct gn_manifest *m, const char *directory, unsigned char *trusted);
-/* Writes the marker for all shards of m in their present state. */
-enum gn_status gn_stage_marker_save(const struct gn_manifest *m, const char *directory, struct gn_err *err);
+/* Writes the marker for the shards of m with right[i], NULL: all, in their present state. */
+enum gn_status gn_stage_marker_save(const struct gn_manifest *m, const char *directory, const unsigned char *right, struct gn_err *err);
 /* Appends the line that ends the marker of any other copy, which lies beside it: what tells its root from one that somebody else has put
  * there, inode and time of birth. */
 void gn_stage_marker_root(const char *root, struct gn_strbuf *out);

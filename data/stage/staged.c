@@ -77,6 +77,14 @@ static int has_only(const char *folder, const struct gn_manifest *m)
 	return only;
 }
 
+static int is_missing(const char *folder, const char *name)
+{
+	char path[PATH_MAX];
+	struct stat info;
+
+	return !gn_path_join(path, sizeof path, folder, name, NULL) && lstat(path, &info) && errno == ENOENT;
+}
+
 static enum gn_staged_root look_at_dataset(const struct gn_staged_paths *p)
 {
 	struct gn_manifest m;
@@ -91,8 +99,9 @@ static enum gn_staged_root look_at_dataset(const struct gn_staged_paths *p)
 	ours = right && has_only(p->root, &m);
 	if (ours)
 		gn_stage_marker_load(&m, p->root, right);
+	/* what is not there is on another disk of the node, or was removed: nobody's file is lost with the rest */
 	for (uint32_t i = 0; i < m.shard_count && ours; i++)
-		ours = right[i];
+		ours = right[i] || is_missing(p->root, m.shards[i].file);
 	free(right);
 	gn_manifest_release(&m);
 	return ours ? GN_STAGED_ROOT_OURS : GN_STAGED_ROOT_OTHER;

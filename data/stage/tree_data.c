@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 struct writer {
@@ -105,6 +106,34 @@ enum gn_status gn_tree_target_get(struct gn_tree_target *t, uint32_t chunk, void
 	if (!status && strcmp(digest, t->digests[chunk]))
 		status = gn_err_set(err, GN_ERR_DATA, "chunk %u of %s fails its digest: stage again with --check", chunk, t->root);
 	return status;
+}
+
+enum gn_status gn_tree_target_write_at(struct gn_tree_target *t, uint64_t offset, const void *data, size_t len_bytes, struct gn_err *err)
+{
+	struct writer w = {t, data};
+
+	return write_piece(&w, &t->tree->entries[0], offset, 0, len_bytes, err);
+}
+
+enum gn_status gn_tree_target_read_at(struct gn_tree_target *t, uint64_t offset, void *data, size_t len_bytes, struct gn_err *err)
+{
+	struct writer w = {t, data};
+
+	return read_piece(&w, &t->tree->entries[0], offset, 0, len_bytes, err);
+}
+
+enum gn_status gn_tree_target_check_file(struct gn_tree_target *t, const char *sha256, struct gn_err *err)
+{
+	char hex[GN_SHA256_HEX];
+	enum gn_status status = gn_sha256_file(t->root, hex, NULL, err);
+
+	if (status || !strcasecmp(hex, sha256))
+		return status;
+	if (t->was_complete)
+		return gn_err_set(err, GN_ERR_DATA, "%s does not have the SHA-256 of --sha256: it was damaged, or the server has another file", t->to);
+	gn_tree_remove(t->part, NULL);
+	return gn_err_set(err, GN_ERR_DATA, "what was copied to %s does not have the SHA-256 of --sha256: it was damaged, or is another file; "
+			  "nothing is kept", t->to);
 }
 
 enum gn_status gn_tree_save_marker(const struct gn_tree_target *t, struct gn_err *err)

@@ -16,7 +16,7 @@ struct scan {
 	struct gn_strbuf block;
 	struct link *links; /* of files with several names: a hash table, half full at most */
 	size_t link_count, link_room;
-	uint32_t count;
+	uint32_t count, fifos;
 	size_t root_len;
 	int with_holes;
 	struct gn_log *log;
@@ -160,6 +160,7 @@ static enum gn_status append(struct scan *s, const FTSENT *f, struct gn_err *err
 			gn_log_warn(s->log, "%s is a socket or a device: left out", f->fts_path);
 			return GN_OK;
 		}
+		s->fifos++;
 		return append_entry(s, f, err);
 	default:
 		return append_entry(s, f, err);
@@ -202,5 +203,8 @@ enum gn_status gn_tree_scan(const char *from, int with_holes, struct gn_log *log
 		gn_strbuf_release(&s.block);
 		return status ? status : gn_err_set(err, GN_ERR_DATA, "%s is neither a folder nor a file", from);
 	}
+	if (s.fifos)
+		gn_log_info(log, "%s: %u FIFO%s made anew in the copy; nothing is read from %s", from, s.fifos, s.fifos == 1 ? " is" : "s are",
+			    s.fifos == 1 ? "it" : "them");
 	return gn_tree_take(s.block.text, s.block.len, out, err);
 }

@@ -41,6 +41,11 @@ enum gn_status gn_tree_target_mark(struct gn_tree_target *t, uint32_t chunk, con
 enum gn_status gn_tree_target_forget(struct gn_tree_target *t, uint32_t chunk, struct gn_err *err);
 /* Reads a chunk that is there, and verifies it. */
 enum gn_status gn_tree_target_get(struct gn_tree_target *t, uint32_t chunk, void *data, struct gn_err *err);
+/* Bytes of a tree that is one file, which count as there only with their chunk; and back, not verified. */
+enum gn_status gn_tree_target_write_at(struct gn_tree_target *t, uint64_t offset, const void *data, size_t len_bytes, struct gn_err *err);
+enum gn_status gn_tree_target_read_at(struct gn_tree_target *t, uint64_t offset, void *data, size_t len_bytes, struct gn_err *err);
+/* Before a tree that is one file is finished, and all of it is there. GN_ERR_DATA: its SHA-256 is another one; an incomplete copy is removed. */
+enum gn_status gn_tree_target_check_file(struct gn_tree_target *t, const char *sha256, struct gn_err *err);
 /* All chunks are there: links, permissions and times; synced; renamed. */
 enum gn_status gn_tree_target_finish(struct gn_tree_target *t, struct gn_err *err);
 

@@ -22,7 +22,7 @@ gannet_SOURCES = \
 	src/cmd/sample_options.h \
 	src/cmd/golden.S src/cmd/selftest.c \
 	src/cmd/sim.c src/cmd/sim.h src/cmd/sim_machine.c src/cmd/sim_train.c \
-	src/cmd/stage.c src/cmd/stage_list.c src/cmd/stage_list.h \
+	src/cmd/stage.c src/cmd/stage_list.c src/cmd/stage_list.h src/cmd/stage_print.c src/cmd/stage_print.h \
 	src/cmd/stop.c src/cmd/stop.h \
 	src/cmd/submit.c \
 	src/cmd/summary.c \

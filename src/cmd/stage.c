@@ -1,14 +1,13 @@
 #include "src/cmd/cmd.h"
 
+#include "data/shard/folders.h"
 #include "data/shard/manifest.h"
 #include "data/stage/fetch.h"
 #include "data/stage/relay.h"
 #include "data/stage/stage.h"
 #include "data/stage/stage_place.h"
-#include "src/base/file.h"
-#include "src/base/json.h"
-#include "src/base/text.h"
 #include "src/cmd/stage_list.h"
+#include "src/cmd/stage_print.h"
 #include "src/cmd/world_options.h"
 
 #include <errno.h>
@@ -31,7 +30,8 @@ static const struct gn_option options[] = {
 	{.name = "from", .kind = GN_OPTION_TEXT, .offset = AT(from), .value_name = "PATH",
 	 .help = "packed dataset, or any folder or file, on the shared file system; or https://HOST/FILE"},
 	{.name = "to", .kind = GN_OPTION_TEXT, .offset = AT(to), .value_name = "PATH", .required = 1,
-	 .help = "where the copy is to be on the node; folders above it are created; with --list, --remove, or --quota without --from: the folder "
+	 .help = "where the copy is to be on the node; folders above it are created; of a packed dataset FOLDER:FOLDER on several disks, which train "
+		 "and others take as they stand; with --list, --remove, or --quota without --from: the folder "
 		 "of the copies"},
 	{.name = "threads", .letter = 'j', .kind = GN_OPTION_INT, .offset = AT(threads), .value_name = "N",
 	 .initial = "4", .min = 1, .max = 256, .help = "shards or chunks copied concurrently"},
@@ -73,9 +73,9 @@ static const struct gn_command command = {
 		       "one in the making, which the next run continues. A node that is lost leaves the others under srun --no-kill or "
 		       "gannet launch --keep-going.\n\n"
 		       "https://HOST/FILE: --to becomes that file, by ranges in --threads connections at once. What breaks off is tried again, "
-		       "and a later run continues the copy unless the file has changed on the server. Every process that is started copies "
-		       "for its own node; those on one node take turns. To spare a server, fetch to one node or the shared file system, and "
-		       "stage from there.\n\n"
+		       "and a later run continues the copy unless the file has changed on the server. Tasks that a launcher connects read each range "
+		       "once in all, and send each other what they have read; from a server without ranges one of them reads the file. Processes that "
+		       "no launcher connects copy each for its own node; those on one node take turns.\n\n"
 		       "--list, --remove and --quota without --from are for the copies that you have staged directly below the folder --to, on the node where "
 		       "they are started: srun --ntasks-per-node=1 for all nodes. A copy is never removed while a program of Gannet's reads it, or "
 		       "flock --shared COPY PROGRAM runs; while it is staged; when it has files that were not staged, or were changed; or when it is "
@@ -92,85 +92,41 @@ static const struct gn_command command = {
 	.option_count = sizeof options / sizeof *options,
 };
 
-static void tell(const struct stage_options *o, const char *host, const struct gn_stage_result *r)
-{
-	char to[PATH_MAX], owner[48] = "";
-	double rate = r->copied && r->copy_s > 0 ? (double)r->copied_bytes * 1e-6 / r->copy_s : 0;
-
-	if (r->foreign)
-		snprintf(owner, sizeof owner, ", digests verified: owned by user %u", (unsigned)r->owner);
-	if (o->json)
-		printf("{\"host\": \"%s\", \"samples\": %llu, \"copied\": %u, \"copied_bytes\": %llu, \"kept\": %u, "
-		       "\"kept_bytes\": %llu, \"copy_s\": %.3f, \"wait_s\": %.3f, \"mb_per_s\": %.1f, \"foreign\": %s}\n", host,
-		       (unsigned long long)r->samples, r->copied, (unsigned long long)r->copied_bytes, r->kept,
-		       (unsigned long long)r->kept_bytes, r->copy_s, r->wait_s, rate, r->foreign ? "true" : "false");
-	else
-		fprintf(stderr, "%s: %s: %u shard%s copied (%.1f MB in %.2f s, %.1f MB/s), %u %s there (%.1f MB%s)\n", host,
-			gn_text_visible(o->to, to, sizeof to), r->copied, gn_text_plural(r->copied),
-			(double)r->copied_bytes * 1e-6, r->copy_s, rate, r->kept, r->kept == 1 ? "was" : "were",
-			(double)r->kept_bytes * 1e-6, owner);
-}
-
 static int stage_dataset(const struct stage_options *o)
 {
 	struct gn_progress_bar progress;
 	struct gn_stage_options s = {.from = o->from, .to = o->to, .threads = (int)o->threads, .check = o->check,
 				     .quota_bytes = (uint64_t)o->quota, .progress = &progress};
 	struct gn_stage_result result;
-	char host[256];
+	char host[256], folder[PATH_MAX];
 	enum gn_status status;
 	struct gn_err err;
 
 	/* group members with write permission could change the data that others train on */
 	umask(umask(077) | 022);
 	s.log = gn_cmd_log();
-	gn_stage_warn_places(o->from, o->to, s.log);
+	for (int i = 0, count = gn_folders_count(o->to); i < count && !gn_folders_get(o->to, i, folder, NULL); i++)
+		gn_stage_warn_places(i ? NULL : o->from, folder, s.log);
 	status = gn_stage(&s, &result, &err);
 	gn_log_destroy(s.log);
 	if (status)
 		return gn_cmd_fail_here("stage", &err);
-	tell(o, gn_cmd_host(host, sizeof host), &result);
+	gn_cmd_stage_print_dataset(&result, gn_cmd_host(host, sizeof host), o->from, o->to, o->check, o->json);
 	return GN_EXIT_DONE;
 }
 
-static void tell_tree(const struct stage_options *o, const struct gn_relay_result *r)
+static int is_address(const char *from)
 {
-	double rate = r->seconds > 0 ? (double)r->written_bytes * 1e-6 / r->seconds : 0;
-	char to[PATH_MAX];
-	struct gn_json j;
-
-	if (!o->json) {
-		fprintf(stderr, "%s: %llu entries on %u of %u node%s: %.1f MB read from the source, %.1f MB written in %.2f s "
-			"(%.1f MB/s), %.1f MB were there\n", gn_text_visible(o->to, to, sizeof to), (unsigned long long)r->entries,
-			r->nodes - r->failed, r->nodes, gn_text_plural(r->nodes), (double)r->source_bytes * 1e-6,
-			(double)r->written_bytes * 1e-6, r->seconds, rate, (double)r->kept_bytes * 1e-6);
-		return;
-	}
-	gn_json_init(&j);
-	gn_json_object(&j, NULL);
-	gn_json_uint(&j, "nodes", r->nodes);
-	gn_json_uint(&j, "failed_nodes", r->failed);
-	gn_json_uint(&j, "entries", r->entries);
-	gn_json_uint(&j, "data_bytes", r->data_bytes);
-	gn_json_uint(&j, "source_bytes", r->source_bytes);
-	gn_json_uint(&j, "written_bytes", r->written_bytes);
-	gn_json_uint(&j, "kept_bytes", r->kept_bytes);
-	gn_json_uint(&j, "wrong_chunks", r->wrong_chunks);
-	gn_json_fixed(&j, "seconds", r->seconds, 3);
-	gn_json_fixed(&j, "mb_per_s", rate, 1);
-	gn_json_end(&j);
-	puts(gn_json_text(&j));
-	gn_json_release(&j);
+	return !strncmp(from, "https://", 8) || !strncmp(from, "http://", 7);
 }
 
-static enum gn_status relay(const struct stage_options *o, struct gn_world *world, struct gn_log *log, struct gn_relay_result *result,
-			    struct gn_err *err)
+static enum gn_status relay(const struct stage_options *o, const struct gn_http_options *http, struct gn_world *world, struct gn_log *log,
+			    struct gn_relay_result *result, struct gn_err *err)
 {
 	const struct gn_comm_options how = {.transport = o->transport, .tuning = "none"};
 	struct gn_progress_bar progress;
-	const struct gn_relay_options r = {.from = o->from, .to = o->to, .threads = (int)o->threads, .check = o->check,
-					   .quota_bytes = (uint64_t)o->quota, .log = log,
-					   .progress = &progress};
+	const struct gn_relay_options r = {.from = o->from, .to = o->to, .http = http, .sha256 = o->sha256, .threads = (int)o->threads,
+					   .check = o->check, .quota_bytes = (uint64_t)o->quota, .log = log, .progress = &progress};
 	struct gn_comm *comm = NULL;
 	enum gn_status status = gn_world_size(world) > 1 ? gn_comm_create(world, &how, log, &comm, err) : GN_OK;
 
@@ -180,26 +136,59 @@ static enum gn_status relay(const struct stage_options *o, struct gn_world *worl
 	return status;
 }
 
+/* This process for its own node. */
+static enum gn_status fetch(const struct stage_options *o, const struct gn_http_options *http, struct gn_log *log, struct gn_err *err)
+{
+	struct gn_progress_bar progress;
+	const struct gn_fetch_options f = {.from = *http, .to = o->to, .sha256 = o->sha256, .threads = (int)o->threads,
+					   .quota_bytes = (uint64_t)o->quota, .progress = &progress};
+	struct gn_fetch_result result;
+	enum gn_status status;
+
+	gn_stage_warn_places(NULL, o->to, log);
+	status = gn_fetch(&f, &result, err);
+	if (!status)
+		gn_cmd_stage_print_file(&result, o->from, o->to, o->json);
+	return status;
+}
+
+static enum gn_status stage_in_world(const struct stage_options *o, const struct gn_http_options *http, struct gn_world *world,
+				     struct gn_log *log, struct gn_err *err)
+{
+	struct gn_relay_result result = {0};
+	enum gn_status status;
+
+	if (http && gn_world_size(world) == 1)
+		return fetch(o, http, log, err);
+	umask(umask(077) | 022);
+	if (gn_world_local_rank(world) == 0)
+		gn_stage_warn_places(http ? NULL : o->from, o->to, log);
+	status = relay(o, http, world, log, &result, err);
+	if (!status && gn_world_rank(world) == 0)
+		gn_cmd_stage_print_tree(&result, o->from, o->to, o->check, o->json);
+	return status;
+}
+
 static int stage_tree(const struct stage_options *o)
 {
 	struct gn_world_options how = o->world;
 	struct gn_log *log = gn_cmd_log();
-	struct gn_relay_result result = {0};
+	const struct gn_http_options from = {.url = o->from, .token_file = o->token_file, .query_file = o->query_file, .log = log};
+	const struct gn_http_options *http = is_address(o->from) ? &from : NULL;
 	struct gn_world *world;
 	struct gn_err err;
 	enum gn_status status;
 
 	how.keep_going = 1;
-	umask(umask(077) | 022);
 	status = gn_world_create(&how, log, &world, &err);
 	if (!status) {
-		if (gn_world_local_rank(world) == 0)
-			gn_stage_warn_places(o->from, o->to, log);
-		status = relay(o, world, log, &result, &err);
-		if (!status && gn_world_rank(world) == 0)
-			tell_tree(o, &result);
+		status = stage_in_world(o, http, world, log, &err);
 		gn_world_destroy(world);
-	} else if (access(o->from, F_OK)) {
+	} else if (status == GN_ERR_USAGE && http) {
+		/* as tasks of a step that does not connect them */
+		gn_log_warn(log, "each process reads the server for itself: %s", err.text);
+		status = fetch(o, http, log, &err);
+	} else if (!http && access(o->from, F_OK)) {
 		/* of both errors the one to be told */
 		status = gn_err_errno(&err, errno, "cannot read %s", o->from);
 	}
@@ -207,11 +196,6 @@ static int stage_tree(const struct stage_options *o)
 		gn_log_error(log, "stage: %s", err.text);
 	gn_log_destroy(log);
 	return gn_cmd_exit_code(status);
-}
-
-static int is_address(const char *from)
-{
-	return !strncmp(from, "https://", 8) || !strncmp(from, "http://", 7);
 }
 
 static int check_fetch_options(const struct stage_options *o, struct gn_err *err)
@@ -223,43 +207,6 @@ static int check_fetch_options(const struct stage_options *o, struct gn_err *err
 	if (o->sha256 && (strlen(o->sha256) != 64 || strspn(o->sha256, "0123456789abcdefABCDEF") != 64))
 		return gn_err_set(err, GN_ERR_USAGE, "--sha256 must have 64 hexadecimal digits");
 	return GN_OK;
-}
-
-static void tell_fetch(const struct stage_options *o, const struct gn_fetch_result *r)
-{
-	uint64_t copied = r->was_there ? 0 : r->bytes - r->kept_bytes;
-	double rate = r->seconds > 0 ? (double)copied * 1e-6 / r->seconds : 0;
-	char to[PATH_MAX];
-
-	if (o->json)
-		printf("{\"bytes\": %llu, \"copied_bytes\": %llu, \"kept_bytes\": %llu, \"was_there\": %s, \"seconds\": %.3f, \"mb_per_s\": %.1f}\n",
-		       (unsigned long long)r->bytes, (unsigned long long)copied, (unsigned long long)r->kept_bytes,
-		       r->was_there ? "true" : "false", r->seconds, rate);
-	else if (r->was_there)
-		fprintf(stderr, "%s: %.1f MB, was there\n", gn_text_visible(o->to, to, sizeof to), (double)r->bytes * 1e-6);
-	else
-		fprintf(stderr, "%s: %.1f MB in %.2f s (%.1f MB/s), %.1f MB were there\n", gn_text_visible(o->to, to, sizeof to),
-			(double)copied * 1e-6, r->seconds, rate, (double)r->kept_bytes * 1e-6);
-}
-
-static int stage_address(const struct stage_options *o)
-{
-	struct gn_log *log = gn_cmd_log();
-	struct gn_progress_bar progress;
-	const struct gn_fetch_options f = {.from = {.url = o->from, .token_file = o->token_file, .query_file = o->query_file, .log = log},
-					   .to = o->to, .sha256 = o->sha256, .threads = (int)o->threads,
-					   .quota_bytes = (uint64_t)o->quota, .progress = &progress};
-	struct gn_fetch_result result;
-	struct gn_err err;
-	enum gn_status status;
-
-	gn_stage_warn_places(NULL, o->to, log);
-	status = gn_fetch(&f, &result, &err);
-	gn_log_destroy(log);
-	if (status)
-		return gn_cmd_fail("stage", &err);
-	tell_fetch(o, &result);
-	return GN_EXIT_DONE;
 }
 
 static int check_list_options(const struct stage_options *o, const struct gn_text_list *names, struct gn_err *err)
@@ -287,9 +234,13 @@ static int run(const void *target, const struct gn_text_list *positional)
 									 .list = o->list, .remove = o->remove, .json = o->json});
 	if (check_fetch_options(o, &err))
 		return gn_cmd_fail("stage", &err);
-	if (is_address(o->from))
-		return stage_address(o);
-	return o->tree || !gn_manifest_is_there(o->from) ? stage_tree(o) : stage_dataset(o);
+	if (!is_address(o->from) && !o->tree && gn_manifest_is_there(o->from))
+		return stage_dataset(o);
+	if (gn_folders_count(o->to) > 1) {
+		gn_err_set(&err, GN_ERR_USAGE, "--to %s: several folders are for packed datasets", o->to);
+		return gn_cmd_fail("stage", &err);
+	}
+	return stage_tree(o);
 }
 
 const struct gn_cmd gn_cmd_stage = {.command = &command, .run = run, .options_size = sizeof(struct stage_options)};

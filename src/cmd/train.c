@@ -39,6 +39,9 @@ static const struct gn_option options[] = {
 	 .help = "training dataset, written by gannet pack"},
 	{.name = "val", .kind = GN_OPTION_TEXT, .offset = FIELD(val), .value_name = "DIR",
 	 .help = "validation dataset; without it no evaluation takes place"},
+	{.name = "stage", .kind = GN_OPTION_TEXT, .offset = FIELD(stage), .value_name = "DIR",
+	 .help = "copy --data and --val to this folder of each node's own disk, under their names, while the run reads them: each shard is "
+		 "read from the copy once that is complete and verified, with the same results. The next run finds the copies"},
 	GN_CMD_KEY_OPTION(FIELD(key_file)),
 	{.name = "model", .kind = GN_OPTION_CHOICE, .offset = FIELD(model), .value_name = "NAME", .required = 1,
 	 .choices = gn_model_names, .help = "network"},
@@ -299,7 +302,7 @@ _Static_assert(sizeof options / sizeof *options <= GN_TRAIN_OPTIONS_MAX, "raise 
 
 /* Options that may differ between ranks: output paths and numbers of threads. Paths of the data and keys may differ between nodes, too;
  * their contents are compared instead. */
-static const char *const own_options[] = {"options", "data", "val", "key-file", "checkpoint", "checkpoint-local", "checkpoint-key", "log", "metrics",
+static const char *const own_options[] = {"options", "data", "val", "stage", "key-file", "checkpoint", "checkpoint-local", "checkpoint-key", "log", "metrics",
 					  "threads", "loader-threads", "prefetch",
 					  "init", "tuning", "progress", "join-timeout", "heartbeat-timeout", "stall-timeout",
 					  "socket-ifname", NULL};

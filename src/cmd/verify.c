@@ -41,16 +41,19 @@ static const struct gn_command command = {
 
 static void tell(const struct verify_options *o, const char *path, const struct gn_verify_result *r, double seconds)
 {
+	const char *checked = r->authenticated ? ": digests, checksums, and by the key manifest and images" :
+			      r->encrypted ? ": digests and checksums, no key: against damage, not against somebody who changed both" : "";
 	char name[PATH_MAX];
 
 	if (o->json)
 		printf("{\"samples\": %llu, \"bytes\": %llu, \"shards\": %u, \"bad_samples\": %llu, \"bad_shards\": %llu, "
-		       "\"seconds\": %.3f}\n", (unsigned long long)r->samples, (unsigned long long)r->bytes, r->shards,
-		       (unsigned long long)r->bad_samples, (unsigned long long)r->bad_shards, seconds);
+		       "\"encrypted\": %s, \"authenticated\": %s, \"seconds\": %.3f}\n", (unsigned long long)r->samples, (unsigned long long)r->bytes, r->shards,
+		       (unsigned long long)r->bad_samples, (unsigned long long)r->bad_shards, r->encrypted ? "true" : "false",
+		       r->authenticated ? "true" : "false", seconds);
 	else
-		fprintf(stderr, "%s: %llu sample%s in %u shard%s checked, %.1f MB in %.2f s\n",
+		fprintf(stderr, "%s: %llu sample%s in %u shard%s checked, %.1f MB in %.2f s%s\n",
 			gn_text_visible(path, name, sizeof name), (unsigned long long)r->samples,
-			gn_text_plural(r->samples), r->shards, gn_text_plural(r->shards), (double)r->bytes * 1e-6, seconds);
+			gn_text_plural(r->samples), r->shards, gn_text_plural(r->shards), (double)r->bytes * 1e-6, seconds, checked);
 }
 
 static int run(const void *target, const struct gn_text_list *positional)

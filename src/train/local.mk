@@ -46,6 +46,7 @@ libgannet_train_a_SOURCES += \
 	src/train/loop/session_status.c \
 	src/train/loop/session_step.c \
 	src/train/loop/session_train.c \
+	src/train/loop/staging.c src/train/loop/staging.h \
 	src/train/loop/step.c src/train/loop/step.h src/train/loop/step_internal.h \
 	src/train/loop/step_pipeline.c \
 	src/train/loop/summary.c src/train/loop/summary.h \

@@ -46,6 +46,27 @@ check 'rightly' alike other to
 expect 0 '"copied": 4,' 'also by one of fewer shards' stage from to
 check 'rightly' alike from to
 
+# several disks
+spread() { "$gannet" stage --json --from from --to "$work/d1/set:$work/d2/set" "$@"; }
+in_both() { ls d1/set/ d2/set/; test "$(ls d1/set/*.h5 d2/set/*.h5 | wc -l)" -eq 4 && test -e d1/set/shard-00000.h5 && test -e d2/set/shard-00001.h5; }
+expect 0 '"copied": 4,.*"kept": 0,' 'to two disks' spread
+check 'each has a part' in_both
+check 'which are right' sh -c 'for f in from/*.h5; do cmp "$f" d1/set/"${f#from/}" 2>/dev/null || cmp "$f" d2/set/"${f#from/}" || exit 1; done'
+expect 0 '"copied": 0,.*"kept": 4,' 'copies nothing again' spread
+mv d2/set/shard-00001.h5 d1/set/
+expect 0 '"copied": 0,.*"kept": 4,' 'a shard that was moved stays' spread
+mv d1/set/shard-00001.h5 d2/set/
+check 'also there' spread
+expect 0 '"state": "complete"' 'each disk lists its part' "$gannet" stage --json --list --to d2
+check 'and removes it' "$gannet" stage --to d2 --remove set
+check 'of which nothing is left' test ! -e d2/set
+expect 0 '"copied": [1-3],.*"kept": [1-3],' 'and it is staged again' spread
+check 'on both' sh -c 'test "$(ls d1/set/*.h5 d2/set/*.h5 | wc -l)" -eq 4 && ls d2/set/*.h5'
+expect 2 'several folders are for packed datasets' 'not for trees' stage from "d1/tree:$work/d2/tree" --tree
+mkdir 'd:1'
+expect 0 '"copied": 4,' 'a colon in a name' stage from d:1/set:2
+check 'is none of these' alike from d:1/set:2
+
 mkdir mine mine/shard-00001.h5 && echo important >mine/shard-00000.h5 && echo text >mine/notes
 for i in 1 2; do
 	expect 1 'mine/shard-0000[01].h5 exists and was not staged by gannet' "leaves files of others alone ($i)" stage from mine

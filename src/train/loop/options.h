@@ -21,6 +21,7 @@ struct gn_carried;
 /* What the option table of `gannet train` fills. Texts are borrowed. */
 struct gn_train_options {
 	const char *data, *val;
+	const char *stage;	       /* staging.h; NULL: they are read where they are */
 	const char *key_file;	       /* of both, if encrypted: gn_dataset_unlock() */
 	const char *model;
 	int64_t epochs, steps;	       /* steps > 0 counts, and else epochs; no epochs: evaluation only */

@@ -29,7 +29,18 @@ static enum gn_status open_data(struct gn_session *s, struct gn_err *err)
 		status = gn_dataset_open(o->val, &s->data.val, err);
 	if (!status && o->val)
 		status = gn_dataset_unlock(s->data.val, o->key_file, err);
-	return status || !o->val ? status : gn_dataset_same_classes(s->data.train, s->data.val, err);
+	if (!status && o->val)
+		status = gn_dataset_same_classes(s->data.train, s->data.val, err);
+	return status || !o->stage ? status : gn_staging_check(&(struct gn_staging_options){o->stage, {s->data.train, s->data.val}, 0, NULL}, err);
+}
+
+/* Last, so that a run that cannot begin copies nothing. */
+static enum gn_status begin_staging(struct gn_session *s, struct gn_err *err)
+{
+	const struct gn_staging_options o = {.directory = s->options->stage, .datasets = {s->data.train, s->data.val}, .log = s->log,
+					     .tells = gn_world_local_rank(gn_comm_world(s->comm)) == 0};
+
+	return o.directory ? gn_staging_begin(&o, &s->data.staging, err) : GN_OK;
 }
 
 static enum gn_status make_model(struct gn_session *s, struct gn_err *err)
@@ -358,6 +369,8 @@ enum gn_status gn_session_create(const struct gn_train_options *options, const c
 		if (s->pipeline)
 			status = gn_agree_status(comm, status, err);
 	}
+	if (!status)
+		status = gn_agree_status(comm, begin_staging(s, err), err);
 	if (status) {
 		gn_session_destroy(s);
 		return status;
@@ -370,6 +383,7 @@ void gn_session_destroy(struct gn_session *s)
 {
 	if (!s)
 		return;
+	gn_staging_end(s->data.staging);
 	gn_checkpoint_writer_destroy(s->checkpoint.writer); /* first: its thread may be writing */
 	free(s->checkpoint.local);
 	gn_bucket_autotune_destroy(s->autotune, s->replica.reducer);

@@ -7,6 +7,7 @@
 #include "src/train/checkpoint/checkpoint_writer.h"
 #include "src/train/checkpoint/owner.h"
 #include "src/train/loop/options.h"
+#include "src/train/loop/staging.h"
 #include "src/train/loop/step.h"
 #include "src/train/metrics/metrics.h"
 #include "src/train/metrics/metrics_log.h"
@@ -21,6 +22,7 @@
 
 struct gn_session_data {
 	struct gn_dataset *train, *val;
+	struct gn_staging *staging;	 /* with --stage */
 	struct gn_loader *loader, *val_loader;
 	struct gn_balance *balance; /* NULL: --sampling shuffled */
 	double *class_weights;		 /* NULL: none */

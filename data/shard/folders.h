@@ -1,0 +1,20 @@
+/* Several folders that hold a dataset's shards together, on several disks of a node: FOLDER:FOLDER, where all but the first begin with '/'
+ * or '.'. A path that is there is one folder, whatever is in its name. Each has the manifest. Thread safety: no state.
+ */
+#ifndef GN_DATA_SHARD_FOLDERS_H
+#define GN_DATA_SHARD_FOLDERS_H
+
+#include "src/base/status.h"
+
+#include <limits.h>
+
+#define GN_FOLDERS_MAX 16
+
+/* From 1. */
+int gn_folders_count(const char *list);
+/* Folder i of the list. GN_ERR_USAGE for a name that is too long, and for more than GN_FOLDERS_MAX. */
+enum gn_status gn_folders_get(const char *list, int i, char out[PATH_MAX], struct gn_err *err);
+/* Where a file of that name is: in the first folder that has it, else in the first. */
+enum gn_status gn_folders_find(const char *list, const char *name, char out[PATH_MAX], struct gn_err *err);
+
+#endif

@@ -1,0 +1,170 @@
+/* What is done for each shard: copied, or verified where it lies. */
+#include "data/stage/stage_internal.h"
+
+#include "data/stage/stage_clear.h"
+#include "data/stage/stage_copy.h"
+#include "data/stage/stage_marker.h"
+#include "data/stage/stage_owner.h"
+#include "src/base/clock.h"
+#include "src/base/file.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SAVE_PAUSE_S 0.5 /* of many small shards not each writes the marker */
+
+struct shard_job {
+	struct gn_stage_run *s;
+	uint32_t shard;
+};
+
+static void fail(struct gn_stage_run *s, const struct gn_err *err)
+{
+	pthread_mutex_lock(&s->lock);
+	if (!s->failed)
+		s->failure = *err;
+	s->failed = 1;
+	pthread_mutex_unlock(&s->lock);
+}
+
+int gn_stage_is_stopped(const struct gn_stage_run *s)
+{
+	return s->options->stop && atomic_load(s->options->stop);
+}
+
+static int stopped(void *context)
+{
+	struct gn_stage_run *s = context;
+	int failed;
+
+	pthread_mutex_lock(&s->lock);
+	failed = s->failed;
+	pthread_mutex_unlock(&s->lock);
+	return failed || gn_stage_is_stopped(s);
+}
+
+/* The lock is held. */
+static void tell_ready(struct gn_stage_run *s, uint32_t shard)
+{
+	if (s->options->ready && !s->told[shard])
+		s->options->ready(s->options->context, shard, s->options->to);
+	s->told[shard] = 1;
+}
+
+void gn_stage_tell_ready(struct gn_stage_run *s)
+{
+	pthread_mutex_lock(&s->lock);
+	for (uint32_t i = 0; i < s->manifest.shard_count; i++)
+		if (s->right[i])
+			tell_ready(s, i);
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* Also in the marker: processes that wait for this one use the shard, and the next run does not digest it again. */
+static enum gn_status shard_is_there(struct gn_stage_run *s, uint32_t shard, struct gn_err *err)
+{
+	enum gn_status status = GN_OK;
+
+	pthread_mutex_lock(&s->lock);
+	s->right[shard] = 1;
+	if (gn_clock_s() >= s->next_save_s)
+		status = gn_stage_marker_save(&s->manifest, s->options->to, s->right, err);
+	if (gn_clock_s() >= s->next_save_s)
+		s->next_save_s = gn_clock_s() + SAVE_PAUSE_S;
+	if (!status)
+		tell_ready(s, shard);
+	pthread_mutex_unlock(&s->lock);
+	return status;
+}
+
+static void run_copy(void *argument)
+{
+	struct shard_job *job = argument;
+	struct gn_stage_run *s = job->s;
+	const struct gn_manifest_shard *m = &s->manifest.shards[job->shard];
+	struct gn_stage_copy copy = {.from = s->options->from, .to = s->options->to, .progress = s->options->progress,
+				     .stopped = stopped, .context = s};
+	struct gn_err err;
+
+	if (!copy.progress)
+		copy.progress = &s->silent;
+	if (!stopped(s) && (gn_stage_copy_shard(&copy, m, &err) || shard_is_there(s, job->shard, &err)))
+		fail(s, &err);
+	free(job);
+}
+
+static int digest_is_right(const char *path, const struct stat *info, const struct gn_manifest_shard *m)
+{
+	char hex[GN_SHA256_HEX];
+
+	return S_ISREG(info->st_mode) && (uint64_t)info->st_size == m->size_bytes && !gn_sha256_file(path, hex, NULL, NULL) &&
+	       !strcmp(hex, m->sha256);
+}
+
+/* Digests an existing shard. Removes it if the digest is wrong (its space is needed) or another user could change it later, and a stage
+ * has put it there. */
+static void run_check(void *argument)
+{
+	struct shard_job *job = argument;
+	struct gn_stage_run *s = job->s;
+	const struct gn_manifest_shard *m = &s->manifest.shards[job->shard];
+	char path[PATH_MAX];
+	struct stat info;
+	struct gn_err err;
+
+	if (!stopped(s) && !gn_path_join(path, sizeof path, s->options->to, m->file, &err) && !lstat(path, &info)) {
+		if (gn_stage_is_own_file(&info) && digest_is_right(path, &info, m))
+			s->right[job->shard] = 1;
+		else if (!s->begun && info.st_uid == geteuid()) {
+			gn_stage_refuse(path, &err);
+			fail(s, &err);
+		} else if (unlink(path)) {
+			gn_err_errno(&err, errno, "cannot remove the damaged %s", path);
+			fail(s, &err);
+		}
+	}
+	free(job);
+}
+
+static void run_check_foreign(void *argument)
+{
+	struct shard_job *job = argument;
+	struct gn_stage_run *s = job->s;
+	const struct gn_manifest_shard *m = &s->manifest.shards[job->shard];
+	char path[PATH_MAX];
+	struct stat info;
+
+	if (!gn_path_join(path, sizeof path, s->options->to, m->file, NULL) && !lstat(path, &info))
+		s->right[job->shard] = (unsigned char)digest_is_right(path, &info, m);
+	free(job);
+}
+
+enum gn_status gn_stage_run_jobs(struct gn_stage_run *s, enum gn_stage_jobs what, struct gn_err *err)
+{
+	void (*const runs[])(void *) = {run_copy, run_check, run_check_foreign};
+	enum gn_status status = GN_OK;
+
+	for (uint32_t i = 0; i < s->manifest.shard_count && !status; i++) {
+		struct shard_job *job;
+
+		if (s->right[i] || !gn_stage_is_ours(s, i))
+			continue;
+		job = malloc(sizeof *job);
+		if (!job) {
+			status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to stage a shard");
+			break;
+		}
+		*job = (struct shard_job){s, i};
+		gn_thread_pool_submit(s->pool, runs[what], job);
+	}
+	gn_thread_pool_wait(s->pool);
+	if (!status && s->failed)
+		status = gn_err_set(err, s->failure.status, "%s", s->failure.text);
+	if (!status && gn_stage_is_stopped(s))
+		status = gn_err_set(err, GN_ERR_STOPPED, "stopped; the next run goes on with what is complete");
+	return status;
+}
+

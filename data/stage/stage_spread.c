@@ -1,0 +1,208 @@
+/* A dataset on several disks of a node: each shard in one of several folders, each of which is staged by itself. */
+#include "data/stage/stage_internal.h"
+
+#include "data/shard/folders.h"
+#include "data/stage/stage_marker.h"
+#include "data/stage/stage_owner.h"
+#include "data/stage/staged_internal.h"
+#include "src/base/file.h"
+#include "src/base/thread.h"
+#include "src/base/trust.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct disk {
+	struct gn_stage_options options;
+	char to[PATH_MAX];
+	unsigned char *only;
+	uint64_t free_bytes;
+	pthread_t thread;
+	int is_started;
+	enum gn_status status;
+	struct gn_stage_result result;
+	struct gn_err err;
+};
+
+struct spread {
+	const struct gn_stage_options *options;
+	struct gn_manifest manifest;
+	struct disk disks[GN_FOLDERS_MAX];
+	int count;
+	pthread_mutex_t lock; /* of options->ready */
+};
+
+/* Of the nearest folder that is there. */
+static enum gn_status find_free(struct disk *d, struct gn_err *err)
+{
+	char at[PATH_MAX], folder[PATH_MAX], name[PATH_MAX];
+	struct stat info;
+
+	memcpy(at, d->to, sizeof at);
+	while (stat(at, &info) && strcmp(at, "/") && strcmp(at, ".")) {
+		enum gn_status status = gn_staged_split(at, folder, name, err);
+
+		if (status)
+			return status;
+		memcpy(at, folder, sizeof at);
+	}
+	return gn_free_bytes(at, &d->free_bytes, err);
+}
+
+static int has_shard(const struct disk *d, const struct gn_manifest_shard *m)
+{
+	char path[PATH_MAX];
+	struct stat info;
+
+	return !gn_path_join(path, sizeof path, d->to, m->file, NULL) && !lstat(path, &info) && S_ISREG(info.st_mode) &&
+	       (uint64_t)info.st_size == m->size_bytes;
+}
+
+/* A shard stays where it is, else it goes where most is free. */
+static void divide(struct spread *s)
+{
+	for (uint32_t i = 0; i < s->manifest.shard_count; i++) {
+		const struct gn_manifest_shard *m = &s->manifest.shards[i];
+		struct disk *d = s->disks;
+		int k = 0;
+
+		while (k < s->count && !has_shard(&s->disks[k], m))
+			k++;
+		for (int n = 1; n < s->count && k == s->count; n++)
+			if (s->disks[n].free_bytes > d->free_bytes)
+				d = &s->disks[n];
+		if (k < s->count)
+			d = &s->disks[k];
+		else
+			d->free_bytes -= m->size_bytes < d->free_bytes ? m->size_bytes : d->free_bytes;
+		d->only[i] = 1;
+	}
+}
+
+static void pass_ready(void *context, uint32_t shard, const char *folder)
+{
+	struct spread *s = context;
+
+	pthread_mutex_lock(&s->lock);
+	s->options->ready(s->options->context, shard, folder);
+	pthread_mutex_unlock(&s->lock);
+}
+
+static void *stage_disk(void *argument)
+{
+	struct disk *d = argument;
+
+	d->status = gn_stage(&d->options, &d->result, &d->err);
+	return NULL;
+}
+
+/* One process at a time divides the shards and copies: another one, which would find other bytes free, waits, and finds them where they are. */
+static enum gn_status take_lock(const struct spread *s, int *out, struct gn_err *err)
+{
+	const struct gn_stage_options *o = s->options;
+	char folder[PATH_MAX], name[PATH_MAX], lock[PATH_MAX];
+	enum gn_status status = gn_staged_split(s->disks[0].to, folder, name, err);
+
+	if (!status)
+		status = gn_trust_check_path(folder, err);
+	if (!status)
+		status = gn_make_dirs(folder, err);
+	if (!status)
+		status = gn_path_join(lock, sizeof lock - sizeof GN_STAGE_LOCK_NAME, folder, name, err);
+	if (status)
+		return status;
+	strcat(lock, GN_STAGE_LOCK_NAME);
+	if (!o->stop)
+		return gn_stage_lock(lock, o->to, 1, o->log, out, NULL, err);
+	do
+		status = gn_stage_lock(lock, o->to, 0, o->log, out, NULL, err);
+	while (status == GN_ERR_EXISTS && !atomic_load(o->stop));
+	return status == GN_ERR_EXISTS ? gn_err_set(err, GN_ERR_STOPPED, "stopped while another process copies to %s", o->to) : status;
+}
+
+static enum gn_status prepare(struct spread *s, struct gn_err *err)
+{
+	char first[PATH_MAX];
+	enum gn_status status = gn_folders_get(s->options->to, 0, first, err); /* also says whether they are too many */
+
+	if (!status)
+		status = gn_manifest_load(s->options->from, &s->manifest, err);
+	for (int i = 0; i < s->count && !status; i++) {
+		struct disk *d = &s->disks[i];
+
+		status = gn_folders_get(s->options->to, i, d->to, err);
+		if (!status && !*d->to)
+			status = gn_err_set(err, GN_ERR_USAGE, "%s has a folder without a name", s->options->to);
+		if (!status)
+			status = find_free(d, err);
+		d->only = calloc(s->manifest.shard_count + (size_t)1, 1);
+		if (!status && !d->only)
+			status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %u shards", s->manifest.shard_count);
+		d->options = *s->options;
+		d->options.to = d->to;
+		d->options.only = d->only;
+		d->options.progress = NULL;
+		d->options.context = s;
+		d->options.ready = s->options->ready ? pass_ready : NULL;
+	}
+	return status;
+}
+
+/* The failure of the first disk that has one. */
+static enum gn_status collect(struct spread *s, struct gn_stage_result *out, struct gn_err *err)
+{
+	*out = (struct gn_stage_result){.samples = s->manifest.samples};
+	for (int i = 0; i < s->count; i++) {
+		const struct gn_stage_result *r = &s->disks[i].result;
+
+		if (s->disks[i].status)
+			return gn_err_set(err, s->disks[i].status, "%s", s->disks[i].err.text);
+		out->copied += r->copied;
+		out->copied_bytes += r->copied_bytes;
+		out->kept += r->kept;
+		out->kept_bytes += r->kept_bytes;
+		out->foreign |= r->foreign;
+		out->owner = r->foreign ? r->owner : out->owner;
+		out->copy_s = r->copy_s > out->copy_s ? r->copy_s : out->copy_s;
+		out->wait_s = r->wait_s > out->wait_s ? r->wait_s : out->wait_s;
+	}
+	return GN_OK;
+}
+
+enum gn_status gn_stage_spread(const struct gn_stage_options *options, struct gn_stage_result *out, struct gn_err *err)
+{
+	struct spread *s = calloc(1, sizeof *s);
+	int lock = -1;
+	enum gn_status status;
+
+	if (!s)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the disks of %s", options->to);
+	s->options = options;
+	s->count = gn_folders_count(options->to);
+	pthread_mutex_init(&s->lock, NULL);
+	status = prepare(s, err);
+	if (!status)
+		status = take_lock(s, &lock, err);
+	if (!status) {
+		divide(s);
+		for (int i = 0; i < s->count; i++)
+			s->disks[i].is_started = !gn_thread_start(&s->disks[i].thread, stage_disk, &s->disks[i]);
+		for (int i = 0; i < s->count; i++)
+			if (s->disks[i].is_started)
+				pthread_join(s->disks[i].thread, NULL);
+			else
+				stage_disk(&s->disks[i]);
+		status = collect(s, out, err);
+	}
+	if (lock >= 0)
+		close(lock);
+	for (int i = 0; i < GN_FOLDERS_MAX; i++)
+		free(s->disks[i].only);
+	gn_manifest_release(&s->manifest);
+	pthread_mutex_destroy(&s->lock);
+	free(s);
+	return status;
+}
