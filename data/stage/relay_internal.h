@@ -12,8 +12,8 @@
 
 enum gn_relay_kind {
 	GN_RELAY_LISTING, /* rank 0 to leaders; data: the listing */
-	GN_RELAY_STATE,	  /* leader to rank 0; data: a bit for each chunk that it has */
-	GN_RELAY_READ,	  /* rank 0 to leader: read this chunk; data: a bit for each node that lacks it */
+	GN_RELAY_STATE,	  /* leader to rank 0; data: a bit for each chunk that it has; with status: it cannot read the source */
+	GN_RELAY_READ,	  /* rank 0 to leader: read this chunk; data: a bit for each node that is to get it */
 	GN_RELAY_CHUNK,	  /* leader to leader; data: the chunk */
 	GN_RELAY_GOT,	  /* leader to rank 0: this chunk came from the node `sender`, itself if it has read it, with this digest */
 	GN_RELAY_VERDICT, /* rank 0 to leader: the chunk that it got is right; with status: wrong, and to be forgotten */

@@ -32,6 +32,7 @@ void gn_relay_lead_destroy(struct gn_relay_lead *l)
 		free(e);
 	}
 	free(l->reader);
+	free(l->receivers);
 	free(l->digests);
 	free(l->origin);
 	free(l);
@@ -54,9 +55,10 @@ static enum gn_status allocate(struct gn_relay *r, struct gn_err *err)
 
 	l->nodes[0].have = bits;
 	l->reader = malloc(((size_t)r->tree.chunks + 1) * sizeof *l->reader);
+	l->receivers = calloc((size_t)r->tree.chunks + 1, (size_t)r->nodes / 8 + 1);
 	l->digests = calloc((size_t)r->tree.chunks + 1, sizeof *l->digests);
 	l->origin = calloc((size_t)r->tree.chunks + 1, sizeof *l->origin);
-	if (!bits || !l->reader || !l->digests || !l->origin)
+	if (!bits || !l->reader || !l->receivers || !l->digests || !l->origin)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %u chunks on %d nodes", r->tree.chunks, r->nodes);
 	for (int n = 0; n < r->nodes; n++)
 		l->nodes[n].have = bits + (size_t)n * bytes;
@@ -85,12 +87,15 @@ void gn_relay_lead_begin(struct gn_relay *r)
 		gn_relay_post(r, r->leaders[n], GN_RELAY_LISTING, &h, r->tree.block, r->tree.block_bytes, 1);
 }
 
-static void take_state(struct gn_relay *r, struct gn_relay_node *n, const void *bits, size_t len_bytes)
+static void take_state(struct gn_relay *r, struct gn_relay_node *n, const struct gn_relay_header *h, const void *bits, size_t len_bytes)
 {
 	if (n->state != GN_RELAY_NODE_WAITING || len_bytes != r->tree.chunks / 8 + 1)
 		return;
 	memcpy(n->have, bits, len_bytes);
 	n->state = GN_RELAY_NODE_READY;
+	n->cannot_read = h->status != 0;
+	if (n->cannot_read)
+		gn_err_set(&r->lead->unread, (enum gn_status)h->status, "no node that is left can read %s", r->options->from);
 	n->missing = 0;
 	for (uint32_t c = 0; c < r->tree.chunks; c++)
 		n->missing += !gn_relay_bit(n->have, c);
@@ -102,7 +107,7 @@ void gn_relay_lead_handle(struct gn_relay *r, int node, int kind, const struct g
 	struct gn_relay_node *n = &l->nodes[node];
 
 	if (kind == GN_RELAY_STATE) {
-		take_state(r, n, data, len_bytes);
+		take_state(r, n, h, data, len_bytes);
 	} else if (kind == GN_RELAY_GOT) {
 		gn_relay_lead_take_got(r, node, h);
 	} else if (kind == GN_RELAY_BUSY) {
@@ -128,11 +133,35 @@ void gn_relay_lead_handle(struct gn_relay *r, int node, int kind, const struct g
 	}
 }
 
-static int someone_has(const struct gn_relay *r, uint32_t chunk)
+static int may_send(const struct gn_relay_node *n)
 {
-	for (int n = 0; n < r->nodes; n++)
-		if (r->lead->nodes[n].state == GN_RELAY_NODE_READY && !r->lead->nodes[n].avoided && gn_relay_bit(r->lead->nodes[n].have, chunk))
+	return n->state == GN_RELAY_NODE_READY && !n->avoided;
+}
+
+/* The nodes that can send a chunk: those that have it; without one those that can read the source. */
+static int count_senders(const struct gn_relay *r, uint32_t chunk, int *have)
+{
+	int readers = 0;
+
+	*have = 0;
+	for (int i = 0; i < r->nodes; i++) {
+		const struct gn_relay_node *n = &r->lead->nodes[i];
+
+		*have += may_send(n) && gn_relay_bit(n->have, chunk);
+		readers += may_send(n) && !n->cannot_read;
+	}
+	return *have ? *have : readers;
+}
+
+/* Whether a node that cannot read the source has the chunk: one that can has other chunks to send, which only it can. */
+static int is_for_others(const struct gn_relay *r, const struct gn_relay_node *n, uint32_t chunk)
+{
+	for (int i = 0; i < r->nodes && !n->cannot_read; i++) {
+		const struct gn_relay_node *other = &r->lead->nodes[i];
+
+		if (other->cannot_read && may_send(other) && gn_relay_bit(other->have, chunk))
 			return 1;
+	}
 	return 0;
 }
 
@@ -140,37 +169,55 @@ static int someone_has(const struct gn_relay *r, uint32_t chunk)
 static uint32_t next_chunk(struct gn_relay *r, struct gn_relay_node *n)
 {
 	uint32_t c = n->cursor;
+	int have;
 
 	for (; c < r->tree.chunks; c++) {
 		if (r->lead->reader[c] >= 0 || !gn_relay_is_lacked(r, c))
 			continue;
-		if (gn_relay_bit(n->have, c) || (!n->cannot_read && !someone_has(r, c)))
+		if (gn_relay_bit(n->have, c) ? !is_for_others(r, n, c) : !n->cannot_read && (count_senders(r, c, &have), !have))
 			break;
 	}
 	n->cursor = c < r->tree.chunks ? c + 1 : c;
 	return c;
 }
 
-static void assign(struct gn_relay *r, int node, uint32_t chunk, unsigned char *lacking)
+/* All nodes that lack the chunk, but no more than can send it: who gets it then sends it on, so that of k nodes with the source each sends
+ * it once in all, not once to each other node. They come in turn, so that all have something to send on. */
+static void choose_receivers(struct gn_relay *r, int node, uint32_t chunk, unsigned char *receivers)
+{
+	struct gn_relay_lead *l = r->lead;
+	int have, left = count_senders(r, chunk, &have), begin = l->next_receiver;
+
+	memset(receivers, 0, (size_t)r->nodes / 8 + 1);
+	if (!gn_relay_bit(l->nodes[node].have, chunk))
+		receivers[node / 8] |= (unsigned char)(1u << (node % 8));
+	for (int i = 0; i < r->nodes && left; i++) {
+		int n = (begin + i) % r->nodes;
+
+		if (n == node || l->nodes[n].state != GN_RELAY_NODE_READY || gn_relay_bit(l->nodes[n].have, chunk))
+			continue;
+		receivers[n / 8] |= (unsigned char)(1u << (n % 8));
+		l->next_receiver = (n + 1) % r->nodes;
+		left--;
+	}
+}
+
+static void assign(struct gn_relay *r, int node, uint32_t chunk)
 {
 	const struct gn_relay_header h = {.chunk = chunk};
-	size_t bytes = (size_t)r->nodes / 8 + 1;
+	unsigned char *receivers = gn_relay_receivers(r, chunk);
 
-	memset(lacking, 0, bytes);
-	for (int n = 0; n < r->nodes; n++)
-		if (r->lead->nodes[n].state == GN_RELAY_NODE_READY && !gn_relay_bit(r->lead->nodes[n].have, chunk))
-			lacking[n / 8] |= (unsigned char)(1u << (n % 8));
+	choose_receivers(r, node, chunk, receivers);
 	r->lead->reader[chunk] = node;
 	r->lead->nodes[node].assigned++;
 	r->lead->in_hand++;
-	gn_relay_post(r, r->leaders[node], GN_RELAY_READ, &h, lacking, bytes, 0);
+	gn_relay_post(r, r->leaders[node], GN_RELAY_READ, &h, receivers, (size_t)r->nodes / 8 + 1, 0);
 }
 
 /* One chunk to each node in turn, so that all begin with neighbouring ones. */
 static void hand_out(struct gn_relay *r)
 {
-	unsigned char *lacking = malloc((size_t)r->nodes / 8 + 1);
-	int more = lacking != NULL;
+	int more = 1;
 
 	while (more) {
 		more = 0;
@@ -182,11 +229,10 @@ static void hand_out(struct gn_relay *r)
 				chunk = next_chunk(r, n);
 			if (chunk == r->tree.chunks)
 				continue;
-			assign(r, i, chunk, lacking);
+			assign(r, i, chunk);
 			more = 1;
 		}
 	}
-	free(lacking);
 }
 
 static int count(const struct gn_relay *r, enum gn_relay_node_state state)

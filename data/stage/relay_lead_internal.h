@@ -29,6 +29,8 @@ struct gn_relay_early {
 struct gn_relay_lead {
 	struct gn_relay_node *nodes;
 	int *reader;			/* [chunks] node, -1: none */
+	unsigned char *receivers;	/* [chunks] a bit for each node that gets the chunk of its reader, which may be one of them */
+	int next_receiver;
 	char (*digests)[GN_SHA256_HEX]; /* [chunks] what the reader told, before anybody else; "": nobody yet */
 	int *origin;			/* [chunks] who told */
 	struct gn_relay_early *early;
@@ -42,9 +44,14 @@ struct gn_relay_lead {
 
 /* Whether a node that is waited for lacks the chunk. */
 int gn_relay_is_lacked(const struct gn_relay *r, uint32_t chunk);
+/* Whether a node has not yet got the chunk of its present reader. */
+int gn_relay_is_awaited(const struct gn_relay *r, uint32_t chunk);
+/* The bits of a chunk in receivers. */
+unsigned char *gn_relay_receivers(const struct gn_relay *r, uint32_t chunk);
 /* Nobody reads the chunk any more. What others got of a reader that told no digest is refused. */
 void gn_relay_lead_release(struct gn_relay *r, uint32_t chunk);
-/* Chunks that were not for a node may be now. */
+/* A chunk, or chunks, that were not for a node may be now. */
+void gn_relay_lead_offer(struct gn_relay *r, uint32_t chunk);
 void gn_relay_lead_look_again(struct gn_relay *r);
 /* A node is no longer waited for, and reads no more. */
 void gn_relay_lead_leave(struct gn_relay *r, int node, const char *why);

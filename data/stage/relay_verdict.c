@@ -12,6 +12,22 @@ int gn_relay_is_lacked(const struct gn_relay *r, uint32_t chunk)
 	return 0;
 }
 
+unsigned char *gn_relay_receivers(const struct gn_relay *r, uint32_t chunk)
+{
+	return r->lead->receivers + (size_t)chunk * ((size_t)r->nodes / 8 + 1);
+}
+
+int gn_relay_is_awaited(const struct gn_relay *r, uint32_t chunk)
+{
+	const unsigned char *receivers = gn_relay_receivers(r, chunk);
+
+	for (int n = 0; n < r->nodes; n++)
+		if (gn_relay_bit(receivers, (uint32_t)n) && r->lead->nodes[n].state == GN_RELAY_NODE_READY &&
+		    !gn_relay_bit(r->lead->nodes[n].have, chunk))
+			return 1;
+	return 0;
+}
+
 static void tell(struct gn_relay *r, int node, uint32_t chunk, enum gn_status status)
 {
 	struct gn_relay_header h = {.chunk = chunk, .status = (int32_t)status};
@@ -50,6 +66,13 @@ void gn_relay_lead_release(struct gn_relay *r, uint32_t chunk)
 	}
 }
 
+void gn_relay_lead_offer(struct gn_relay *r, uint32_t chunk)
+{
+	for (int n = 0; n < r->nodes; n++)
+		if (r->lead->nodes[n].cursor > chunk)
+			r->lead->nodes[n].cursor = chunk;
+}
+
 void gn_relay_lead_look_again(struct gn_relay *r)
 {
 	for (int n = 0; n < r->nodes; n++)
@@ -66,7 +89,7 @@ void gn_relay_lead_leave(struct gn_relay *r, int node, const char *why)
 	if (r->nodes > 1)
 		gn_log_warn(r->options->log, "%s: not staged: %s; the others go on", gn_world_host_of(r->world, r->leaders[node]), why);
 	for (uint32_t c = 0; l->begun && c < r->tree.chunks; c++)
-		if (l->reader[c] == node || (l->reader[c] >= 0 && !gn_relay_is_lacked(r, c)))
+		if (l->reader[c] == node || (l->reader[c] >= 0 && !gn_relay_is_awaited(r, c)))
 			gn_relay_lead_release(r, c);
 	gn_relay_lead_look_again(r);
 }
@@ -83,8 +106,10 @@ static void accept(struct gn_relay *r, int node, uint32_t chunk)
 		gn_progress_bar_add(r->options->progress, len);
 	}
 	tell(r, node, chunk, GN_OK);
-	if (!gn_relay_is_lacked(r, chunk))
-		gn_relay_lead_release(r, chunk);
+	if (r->lead->reader[chunk] < 0 || gn_relay_is_awaited(r, chunk))
+		return;
+	gn_relay_lead_release(r, chunk);
+	gn_relay_lead_offer(r, chunk);
 }
 
 static void refuse(struct gn_relay *r, int node, uint32_t chunk)

@@ -12,6 +12,9 @@
 #include <strings.h>
 #include <unistd.h>
 
+/* What is worth a write of its own. */
+#define EARLY_BYTES ((size_t)256 << 10)
+
 struct writer {
 	const struct gn_tree_target *t;
 	const unsigned char *data;
@@ -27,10 +30,13 @@ static enum gn_status write_piece(void *context, const struct gn_tree_entry *e, 
 	status = gn_tree_path(w->t->root, e, path, err);
 	if (status)
 		return status;
-	fd = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	fd = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | (gn_tree_is_one_piece(e) ? O_CREAT : 0), 0600);
 	if (fd < 0)
 		return gn_err_errno(err, errno, "cannot open %s", path);
 	status = gn_pwrite_full(fd, w->data + at, len, offset, path, err);
+	/* beside the copy, so that little is left for the sync at the end; a file system that cannot does all then */
+	if (!status && len >= EARLY_BYTES)
+		(void)sync_file_range(fd, (off_t)offset, (off_t)len, SYNC_FILE_RANGE_WRITE);
 	if (close(fd) && !status)
 		status = gn_err_errno(err, errno, "cannot close %s", path);
 	return status;

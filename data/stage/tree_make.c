@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <fts.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 static enum gn_status make_file(const struct gn_tree_entry *e, const char *path, struct gn_err *err)
@@ -25,6 +26,16 @@ static enum gn_status make_file(const struct gn_tree_entry *e, const char *path,
 	return status;
 }
 
+int gn_tree_is_one_piece(const struct gn_tree_entry *e)
+{
+	struct gn_tree_extent x;
+
+	if (e->extent_count != 1)
+		return 0;
+	memcpy(&x, e->extents, sizeof x);
+	return !x.offset && x.len == e->size_bytes && e->stream_at / GN_TREE_CHUNK_BYTES == (e->stream_at + x.len - 1) / GN_TREE_CHUNK_BYTES;
+}
+
 enum gn_status gn_tree_make(const struct gn_tree_target *t, struct gn_err *err)
 {
 	enum gn_status status = GN_OK;
@@ -36,7 +47,7 @@ enum gn_status gn_tree_make(const struct gn_tree_target *t, struct gn_err *err)
 		status = gn_tree_path(t->root, e, path, err);
 		if (!status && S_ISDIR(e->mode) && mkdir(path, 0700) && (errno != EEXIST || chmod(path, 0700)))
 			status = gn_err_errno(err, errno, "cannot create the folder %s", path);
-		if (!status && S_ISREG(e->mode) && e->links_to == GN_TREE_NO_LINK)
+		if (!status && S_ISREG(e->mode) && e->links_to == GN_TREE_NO_LINK && !(t->is_new && gn_tree_is_one_piece(e)))
 			status = make_file(e, path, err);
 	}
 	return status;

@@ -162,6 +162,7 @@ static enum gn_status open_part(struct gn_tree_target *t, struct gn_err *err)
 		return status;
 	snprintf(path, sizeof path, "%s/journal", t->part);
 	known = load_digests(t, path);
+	t->is_new = !known;
 	if (!known) {
 		status = gn_tree_remove(t->part, err);
 		if (!status)

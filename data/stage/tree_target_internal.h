@@ -25,12 +25,16 @@ struct gn_tree_target {
 	uint64_t quota_bytes;
 	int lock, journal;
 	int was_complete, replaces; /* replaces: TO is an earlier copy */
+	int is_new;		    /* nothing of an earlier run is in root */
 	char (*digests)[GN_SHA256_HEX]; /* "" of a chunk that is not there */
 	pthread_mutex_t mutex;		/* of digests and journal */
 };
 
-/* Makes folders, and files of their sizes, in root; what is there of an earlier run is used. */
+/* Makes folders, and files of their sizes, in root; what is there of an earlier run is used. In a new root files that lie in one chunk are
+ * made when that is written. */
 enum gn_status gn_tree_make(const struct gn_tree_target *t, struct gn_err *err);
+/* Whether a file is written at once, as a whole. */
+int gn_tree_is_one_piece(const struct gn_tree_entry *e);
 /* Links, permissions and times of everything below the root. */
 enum gn_status gn_tree_make_rest(const struct gn_tree_target *t, struct gn_err *err);
 /* Writes the marker of the tree in its place. */

@@ -1,0 +1,98 @@
+/* LD_PRELOAD: a disk that fails. GN_FAIL="CALL ERRNO AFTER": after AFTER successes below the folder GN_FAIL_BELOW, CALL fails with that
+ * error, again and again; only on rank GN_FAIL_RANK. For tests/data/stage_disks.t. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int is_below(const char *path)
+{
+	const char *folder = getenv("GN_FAIL_BELOW");
+
+	return folder && strstr(path, folder) != NULL;
+}
+
+static int fails_now(const char *call, const char *path)
+{
+	static int done;
+	const char *fail = getenv("GN_FAIL"), *rank = getenv("PMIX_RANK"), *which = getenv("GN_FAIL_RANK");
+	char name[32];
+	int code, after;
+
+	if (!fail || !rank || !which || strcmp(rank, which) || sscanf(fail, "%31s %d %d", name, &code, &after) != 3 || strcmp(name, call) ||
+	    !is_below(path) || __atomic_add_fetch(&done, 1, __ATOMIC_SEQ_CST) <= after)
+		return 0;
+	errno = code;
+	return 1;
+}
+
+static int fails(const char *call, int fd)
+{
+	char link[64], path[PATH_MAX];
+	ssize_t len;
+
+	snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+	len = readlink(link, path, sizeof path - 1);
+	if (len <= 0)
+		return 0;
+	path[len] = '\0';
+	return fails_now(call, path);
+}
+
+#define NEXT(name) (*(void **)&next = dlsym(RTLD_NEXT, name))
+
+#define ON_DATA(name, data)                                                     \
+	ssize_t name(int fd, data buffer, size_t len, off_t at)                 \
+	{                                                                       \
+		ssize_t (*next)(int, data, size_t, off_t);                      \
+										\
+		return fails(#name, fd) ? -1 : (NEXT(#name), next(fd, buffer, len, at)); \
+	}
+ON_DATA(pread, void *)
+ON_DATA(pread64, void *)
+ON_DATA(pwrite, const void *)
+ON_DATA(pwrite64, const void *)
+
+ssize_t write(int fd, const void *buffer, size_t len)
+{
+	ssize_t (*next)(int, const void *, size_t);
+
+	return fails("write", fd) ? -1 : (NEXT("write"), next(fd, buffer, len));
+}
+
+#define ON_FILE(name)                                                   \
+	int name(int fd)                                                \
+	{                                                               \
+		int (*next)(int);                                       \
+									\
+		return fails(#name, fd) ? -1 : (NEXT(#name), next(fd)); \
+	}
+ON_FILE(fsync)
+ON_FILE(fdatasync)
+ON_FILE(syncfs)
+
+int ftruncate(int fd, off_t len)
+{
+	int (*next)(int, off_t);
+
+	return fails("ftruncate", fd) ? -1 : (NEXT("ftruncate"), next(fd, len));
+}
+
+int rename(const char *from, const char *to)
+{
+	int (*next)(const char *, const char *);
+
+	return fails_now("rename", to) ? -1 : (NEXT("rename"), next(from, to));
+}
+
+int mkdir(const char *path, mode_t mode)
+{
+	int (*next)(const char *, mode_t);
+
+	return fails_now("mkdir", path) ? -1 : (NEXT("mkdir"), next(path, mode));
+}

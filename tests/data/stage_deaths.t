@@ -1,0 +1,141 @@
+#!/bin/bash
+# Random deaths while gannet stage runs: one rank, several or all are killed at a random moment, once or twice, and the next run goes on.
+# A tree on nodes of their own, sometimes over an earlier copy; a packed dataset, by all ranks into one folder; a file from a web server.
+# No run hangs; what has its final name is whole, the earlier copy or the new one; the last run makes all copies right.
+# GN_FAULTS deaths (9; 200 in tests/long), GN_SEED the first; each is repeated by its own seed.
+set -u
+# shellcheck source=tests/data/tree.sh
+. "$GN_SOURCE/tests/data/tree.sh"
+# shellcheck disable=SC2154 # tree.sh sets gannet and work
+if [ "$(id -u)" -ne 0 ] || ! unshare --uts true 2>/dev/null; then
+	echo "1..0 # SKIP host names of their own need root"
+	exit 0
+fi
+# who waits for a rank that was killed before it had joined ends by itself
+export UCX_WARN_UNUSED_ENV_VARS=n GANNET_LOG=warn OMP_NUM_THREADS=1 GANNET_JOIN_TIMEOUT=10
+kinds=(tree tree update dataset)
+
+odd tree-old 9 40
+odd tree-new 14 60
+for tree in old new; do
+	describe tree-$tree >tree-$tree.is
+	grep -av '^[.]|' tree-$tree.is >$tree.is
+done
+check 'a dataset' "$gannet" pack --out dataset --synthetic 600 --classes 10 --size 96x96 --shard-bytes 1M
+head -c 20000000 /dev/urandom >file
+nginx=$(PATH=$PATH:/usr/sbin command -v nginx) && ! "$gannet" stage --from http:// --to x 2>&1 | grep -q 'without libcurl' && {
+	port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+	mkdir www && mv file www && ln -s www/file file && chmod 755 "$work"
+	cat >nginx.conf <<-CONF
+		pid $work/nginx.pid; error_log $work/error.log; events {}
+		http { access_log off; client_body_temp_path $work/t1; proxy_temp_path $work/t2; fastcgi_temp_path $work/t3; uwsgi_temp_path $work/t4; scgi_temp_path $work/t5;
+			server { listen 127.0.0.1:$port; root $work/www; limit_rate 20m; } }
+	CONF
+	"$nginx" -c "$work/nginx.conf" 2>nginx.err && kinds+=(web)
+	trap '[ ! -s nginx.pid ] || kill "$(cat nginx.pid)"; chmod -R u+w "$work" 2>/dev/null; rm -rf "$work"' EXIT
+}
+
+# stage KIND RANKS ARG...: each rank leaves its process in pid.RANK
+run_stage() {
+	# shellcheck disable=SC2016 # for the shell of each rank
+	local from=$1 to='at/n$PMIX_RANK' more=()
+	case $1 in
+	tree | update) from='tree-new' ;;
+	dataset) to=at/n0 ;;
+	web) from=http://127.0.0.1:$port/file more=(--sha256 "$(sha256sum <file | cut -c 1-64)") ;;
+	esac
+	rm -f pid.*
+	# shellcheck disable=SC2016 # for the shell of each rank
+	TO=$to timeout -k 5 60 "$gannet" launch -n "$2" --keep-going --grace 8 -- unshare --uts sh -c 'hostname node$PMIX_RANK; echo $$ >pid.$PMIX_RANK.new
+		mv pid.$PMIX_RANK.new pid.$PMIX_RANK; eval "to=$TO"; exec "$@" --to "$to"' sh "$gannet" stage --from "$from" "${more[@]}" "${@:3}"
+}
+pids_there() { # RANKS
+	local r
+	for ((r = 0; r < $1; r++)); do [ -s pid.$r ] || return 1; done
+}
+# What has a final name is whole.
+whole() { # KIND RANKS
+	local n shard
+	for ((n = 0; n < $2; n++)); do
+		[ -e at/n$n ] || continue
+		case $1 in
+		tree | update)
+			# but for the root's own permissions and time, which come last
+			describe at/n$n | grep -av '^[.]|' >is
+			cmp -s is new.is || { [ "$1" = update ] && cmp -s is old.is; } || { echo "node $n has something else"; return 1; } ;;
+		dataset)
+			for shard in "at/n$n"/*.h5; do [ ! -e "$shard" ] || cmp "$shard" "dataset/${shard##*/}" || return 1; done
+			[ ! -e at/n$n/manifest.json ] || "$gannet" verify at/n$n || return 1 ;;
+		web) cmp at/n$n file || return 1 ;;
+		esac
+	done
+}
+complete() { # KIND RANKS
+	local n
+	for ((n = 0; n < $2; n++)); do
+		case $1 in
+		tree | update) describe at/n$n >is && cmp is tree-new.is && tidy at/n$n || return 1 ;;
+		dataset) "$gannet" verify at/n0 || return 1 ;;
+		web) cmp at/n$n file || return 1 ;;
+		esac
+	done
+	[ -z "$(ls -d at/*part at/*fetch* 2>/dev/null)" ]
+}
+tidy() { [ -e "$1.gannet-stage" ] && [ ! -e "$1.gannet-part" ]; }
+
+# Milliseconds that a run without a death takes, once for each kind and number of ranks.
+usual_ms() { # KIND RANKS ARG...
+	local begin
+	[ -s "usual.$1.$2" ] || {
+		rm -rf at && mkdir at
+		run_stage "$@" >out 2>&1 &
+		until_true pids_there "$2"
+		begin=${EPOCHREALTIME/./}
+		wait $! || { cat out; return 1; }
+		echo $(((${EPOCHREALTIME/./} - begin) / 1000 + 1)) >"usual.$1.$2"
+	}
+	cat "usual.$1.$2"
+}
+strike() { # KIND RANKS MS VICTIM...: 0 when the run was cut short
+	local job code r killed=1
+	run_stage "$1" "$2" "${args[@]}" >out 2>&1 &
+	job=$!
+	until_true pids_there "$2"
+	perl -e 'select undef, undef, undef, $ARGV[0] / 1000' "$3"
+	for r in "${@:4}"; do kill -KILL "$(<"pid.$r")" 2>/dev/null && killed=0; done
+	wait $job
+	code=$?
+	((code != 124 && code != 137)) || { echo 'the run hangs'; cat out; exit 9; }
+	return $killed
+}
+# shellcheck disable=SC2030,SC2031 # a subshell, so that each is as its seed says
+death() ( # SEED
+	RANDOM=$1
+	local kind=${kinds[RANDOM % ${#kinds[@]}]} ranks=$((RANDOM % 3 + 2)) usual victims=() deaths=$((RANDOM % 3 ? 1 : 2)) n r
+	args=()
+	((RANDOM % 2)) || args=(--threads 1)
+	usual=$(usual_ms "$kind" "$ranks" "${args[@]}") || { echo "$usual"; exit 1; }
+	rm -rf at && mkdir at
+	if [ "$kind" = update ]; then
+		for ((n = 0; n < ranks; n++)); do stage tree-old at/n$n >out 2>&1 || { cat out; exit 1; }; done
+	fi
+	for ((; deaths; deaths--)); do
+		victims=()
+		for ((r = 0; r < ranks; r++)); do ((RANDOM % 3)) || victims+=("$r"); done
+		((${#victims[@]})) || victims=($((RANDOM % ranks)))
+		n=$((RANDOM % usual))
+		echo "$kind, $ranks ranks ${args[*]}: ${victims[*]} after $n of about $usual ms"
+		if strike "$kind" "$ranks" "$n" "${victims[@]}"; then echo . >>in-time; else echo . >>too-late; fi
+		whole "$kind" "$ranks" || { cat out; exit 1; }
+	done
+	run_stage "$kind" "$ranks" "${args[@]}" >out 2>&1 || { echo "the next run fails"; cat out; exit 1; }
+	complete "$kind" "$ranks" || { cat out; ls -la at; exit 1; }
+)
+# shellcheck disable=SC2031
+seed=${GN_SEED:-$((RANDOM + 1))} count=${GN_FAULTS:-9}
+echo "# GN_SEED=$seed GN_FAULTS=$count, ${kinds[*]}"
+for ((i = seed; i < seed + count; i++)); do check "random deaths, GN_SEED=$i GN_FAULTS=1" death "$i"; done
+touch in-time too-late
+echo "# $(grep -c . in-time) deaths came while a copy was made, $(grep -c . too-late) when it was over"
+((count < 8)) || check 'most come while it is made' test "$(grep -c . in-time)" -gt "$(grep -c . too-late)"
+finish

@@ -1,0 +1,70 @@
+#!/bin/bash
+# gannet stage with a node whose disk fails or is full, or that cannot read the source: it fails alone, says which file and why, has no
+# copy under the final name and is complete after the next run; a node that cannot read gets all from the others.
+set -u
+# shellcheck source=tests/data/tree.sh
+. "$GN_SOURCE/tests/data/tree.sh"
+# shellcheck disable=SC2154 # tree.sh sets work and gannet
+shim=$work/disk.so
+if [ "${GN_SANITIZED-}" ] || [ "$(id -u)" -ne 0 ] || ! unshare --uts true 2>/dev/null; then
+	skip 'a faulty disk' 'host names of their own need root, and a preloaded library a build without sanitizers'
+	finish
+	exit
+fi
+if ! ${CC:-cc} -shared -fPIC -o "$shim" "$GN_SOURCE/tests/data/faulty_disk.c" -ldl 2>"$work/cc.err"; then
+	cat "$work/cc.err"
+	skip 'a faulty disk' 'the library of failures cannot be compiled'
+	finish
+	exit
+fi
+# nodes RANK FOLDER FAILURE FROM TO: on three nodes of one rank each; FOLDER of RANK fails
+nodes() {
+	# shellcheck disable=SC2016 # for the rank's shell
+	GN_FAIL_RANK=$1 GN_FAIL_BELOW=$2 GN_FAIL=$3 timeout -k 5 60 "$gannet" launch -n 3 --keep-going -- unshare --uts sh -c \
+		'hostname node$PMIX_RANK && exec env LD_PRELOAD="$1" "$2" stage --json --from "$3" --to "$4/n$PMIX_RANK"' sh "$shim" "$gannet" "$4" "$5" 2>&1
+}
+text_of() { perl -e '$! = shift; print "$!"' "$1"; }
+eio=5 enospc=28 estale=116
+
+for failure in "pwrite64 $eio 3" "pwrite $eio 3" "pwrite64 $enospc 20" "ftruncate $enospc 1" "mkdir $enospc 4" "write $eio 2" "syncfs $eio 0" "rename $eio 0" "fsync $eio 0"; do
+	read -r call code _ <<<"$failure"
+	at=$work/$call-$code
+	nodes 1 "$at/n1" "$failure" src "$at" >out
+	rc=$?
+	# of two names of one call, libc uses one
+	if [ "$rc" -eq 0 ] && [ "${call#pwrite}" != "$call" ]; then continue; fi
+	failed() {
+		cat out
+		[ "$rc" -ne 0 ] && grep -q "node1: not staged: .*/n1.*: $(text_of "$code")" out && grep -q '"failed_nodes": 1' out
+	}
+	check "$call fails ($(text_of "$code")): the node says so" failed
+	check 'has no copy under that name' test ! -e "$at/n1" -o "$call" = fsync -o "$call" = rename
+	check 'the others are complete' alike "$at/n0" "$at/n2"
+	expect 0 '"failed_nodes": 0' 'and the next run completes it' nodes none none none src "$at"
+	check 'rightly' alike "$at/n1"
+	rm -rf "$at"
+done
+for code in $eio $estale; do
+	at=$work/read-$code
+	for call in pread pread64; do nodes 1 "$work/src" "$call $code 5" src "$at" >"out.$call"; rm -rf "$work/once"; mv "$at" "$work/once"; grep -q "$(text_of "$code")" "out.$call" && break; done
+	told() { cat out.pread*; grep -q "$(text_of "$code"); gets everything from other nodes" out.pread*; }
+	check "a node cannot read the source ($(text_of "$code"))" told
+	check 'and gets all from the others' alike once/n0 once/n1 once/n2
+	rm -f out.pread*
+done
+
+# a disk that gets full: the space is there at first, the inodes are not
+if unshare --mount true 2>/dev/null; then
+	full() { # MOUNT-OPTIONS
+		# shellcheck disable=SC2016 # for the inner shell
+		timeout 60 unshare --mount sh -c 'mount -t tmpfs -o "$1" none small && shift && { "$@"; code=$?; ls small >listing; exit $code; }' sh "$1" \
+			"$gannet" stage --from src --to small/copy
+	}
+	mkdir small
+	expect 1 'no space left for .*needed' 'no space' full size=20m
+	expect 1 'No space left on device' 'no inodes' full size=100m,nr_inodes=60
+	check 'nothing under the final name' test -s listing -a -z "$(grep -x copy listing)"
+else
+	skip 'a full disk' 'mounting needs root'
+fi
+finish
