@@ -42,6 +42,10 @@ static void ask(struct gn_train_options *o, const char *example)
 		o->ema = 0.99;
 	else if (!strcmp(example, "--elastic 2"))
 		o->elastic = 2;
+	else if (!strcmp(example, "--elastic 2 --elastic-batch scale"))
+		o->elastic = 2, o->elastic_batch = "scale";
+	else if (!strcmp(example, "--global-batch 64"))
+		o->global_batch = 64;
 	else if (!strcmp(example, "--clip 1"))
 		o->clip = 1;
 	else
