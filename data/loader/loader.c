@@ -185,6 +185,7 @@ enum gn_status gn_loader_create(const struct gn_dataset *dataset, const struct g
 				 .rank = options->rank,
 				 .ranks = options->ranks,
 				 .batch = options->batch,
+				 .step_batches = options->step_batches,
 				 .training = options->training};
 	enum gn_status status = gn_loader_options_check(options, err);
 	struct gn_loader *l;

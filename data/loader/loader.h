@@ -3,7 +3,8 @@
  *
  * The global batch of step s takes positions s*global_batch .. of the epoch's permutation; rank r takes its slice of it. R ranks
  * with batch B and one rank with batch R*B therefore see the same samples with the same augmentation in the same global order.
- * Every rank gets the same number of batches (in training an incomplete last batch is dropped). In evaluation nothing is permuted
+ * With step_batches M the global batch is M batches, of which rank r takes numbers r, r + R, ...
+ * Every rank gets the same number of batches, but for an M that R does not divide (in training an incomplete last batch is dropped). In evaluation nothing is permuted
  * or dropped: ranks get equal numbers of batches, the last of which may hold fewer or no valid samples; each sample belongs to
  * exactly one rank.
  *

@@ -41,6 +41,7 @@ struct gn_loader_options {
 	uint64_t seed;
 	uint32_t rank, ranks;
 	uint32_t batch;		/* samples per rank */
+	uint32_t step_batches;	/* see struct gn_order; 0: each rank takes one */
 	uint32_t channels;	/* 1 (grey) or 3 (RGB) */
 	uint32_t height, width; /* of the samples */
 	enum gn_augment augment;

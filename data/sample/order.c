@@ -9,9 +9,21 @@ enum { rounds = 12 };
 /* Separates these counters from those of gn_rng streams with a small b. */
 static const uint32_t domain = 0x6f726400u;
 
+/* Samples of a step, of all ranks. */
+static uint64_t step_samples(const struct gn_order *o)
+{
+	return (uint64_t)(o->step_batches ? o->step_batches : o->ranks) * o->batch;
+}
+
+/* Batches of a step, of this rank. */
+static uint64_t own_batches(const struct gn_order *o)
+{
+	return o->step_batches ? o->step_batches / o->ranks + (o->rank < o->step_batches % o->ranks) : 1;
+}
+
 enum gn_status gn_order_check(const struct gn_order *o, struct gn_err *err)
 {
-	uint64_t global = (uint64_t)o->ranks * o->batch;
+	uint64_t global = step_samples(o);
 
 	if (!o->ranks || o->rank >= o->ranks)
 		return gn_err_set(err, GN_ERR_USAGE, "rank %u of %u does not exist", o->rank, o->ranks);
@@ -22,6 +34,8 @@ enum gn_status gn_order_check(const struct gn_order *o, struct gn_err *err)
 	if (o->count > UINT32_MAX)
 		return gn_err_set(err, GN_ERR_UNSUPPORTED, "%llu samples in one dataset; %u are the limit",
 				  (unsigned long long)o->count, UINT32_MAX);
+	if (o->step_batches && (o->step_batches < o->ranks || !o->training))
+		return gn_err_set(err, GN_ERR_USAGE, "a step of %u batches has none for some of %u ranks", o->step_batches, o->ranks);
 	if (o->training && o->count < global)
 		return gn_err_set(err, GN_ERR_DATA,
 				  "starved: %u ranks x batch %u need %llu samples a step and the dataset holds %llu; "
@@ -32,21 +46,23 @@ enum gn_status gn_order_check(const struct gn_order *o, struct gn_err *err)
 
 uint64_t gn_order_batches(const struct gn_order *o)
 {
-	uint64_t global = (uint64_t)o->ranks * o->batch;
+	uint64_t global = step_samples(o), left = o->count - o->done;
 
-	uint64_t left = o->count - o->done;
-
-	return o->training ? left / global : left / global + (left % global > 0);
+	return o->training ? left / global * own_batches(o) : left / global + (left % global > 0);
 }
 
 uint32_t gn_order_slice(const struct gn_order *o, uint64_t batch, uint64_t *first)
 {
-	uint64_t global = (uint64_t)o->ranks * o->batch;
-	uint64_t start = o->done + batch * global;
+	uint64_t global = step_samples(o), own = own_batches(o);
+	uint64_t start = o->done + batch / own * global;
 	uint64_t size = o->count - start < global ? o->count - start : global;
 	/* quotient and remainder instead of size * rank / ranks, which can overflow */
 	uint64_t share = size / o->ranks, left = size % o->ranks;
 
+	if (o->step_batches) {
+		*first = start + (batch % own * o->ranks + o->rank) * o->batch;
+		return o->batch;
+	}
 	*first = start + share * o->rank + (o->rank < left ? o->rank : left);
 	return (uint32_t)(share + (o->rank < left));
 }

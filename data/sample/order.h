@@ -21,10 +21,13 @@ struct gn_order {
 	uint32_t rank, ranks;
 	uint32_t batch; /* samples per rank and step */
 	int training;	/* training: permuted, incomplete last global batch dropped; else in order, nothing dropped */
+	/* training: batches of a step over all ranks, at least ranks, which those take in turns, so that the first ranks may take one more than the
+	 * others; 0: each rank takes one */
+	uint32_t step_batches;
 	uint64_t done;	/* positions at the start of the epoch to skip: a resumed run has processed them */
 };
 
-/* GN_ERR_USAGE for invalid numbers, GN_ERR_DATA for an empty dataset and for training with fewer samples than ranks * batch,
+/* GN_ERR_USAGE for invalid numbers, GN_ERR_DATA for an empty dataset and for training with fewer samples than a step takes,
  * GN_ERR_UNSUPPORTED for 2^32 samples or more. The functions below require a checked order. */
 enum gn_status gn_order_check(const struct gn_order *o, struct gn_err *err);
 /* Batches per rank in an epoch, after those that are done (done <= count). */

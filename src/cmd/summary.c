@@ -28,6 +28,18 @@ static void print_part(const char *name, double s, double of_s, const char *note
 	printf(" %6.1f %%%s\n", of_s > 0 ? 100 * s / of_s : 0, note);
 }
 
+/* The epochs of membership of a run with --elastic. 80 columns, but for the loss itself. */
+static void print_worlds(const struct gn_account *a)
+{
+	for (int i = 0; i < a->world_count; i++) {
+		const struct gn_account_world *w = &a->worlds[i];
+
+		printf("world %llu from step %llu: %d rank%s after %d, in %.2f s; %llu finished step%s redone\n  %s\n", (unsigned long long)w->world,
+		       (unsigned long long)w->step, w->ranks, gn_text_plural((uint64_t)w->ranks), w->before, w->seconds,
+		       (unsigned long long)w->redone, gn_text_plural(w->redone), w->after);
+	}
+}
+
 /* 80 columns. */
 static void print_text(const struct gn_account *a, const char *path)
 {
@@ -48,7 +60,10 @@ static void print_text(const struct gn_account *a, const char *path)
 	print_part("checkpoints", a->checkpoint_s, a->wall_s, "");
 	print_part("between starts", a->between_s, a->wall_s, "");
 	print_part("from start to first step", a->starting_s, a->wall_s, "");
+	if (a->losses)
+		print_part("from losses to next steps", a->recovery_s, a->wall_s, "");
 	print_part("other", a->other_s, a->wall_s, "");
+	print_worlds(a);
 	if (a->usage_starts && a->is_usage_partial) {
 		printf("core hours: not in the log, which has the usage of the first worker only\n");
 		printf("peak memory %.3g GB, of the first worker\n", a->max_rss_bytes / 1e9);

@@ -101,6 +101,10 @@ static const struct gn_option options[] = {
 	{.name = "accumulate", .kind = GN_OPTION_INT, .offset = FIELD(accumulate), .value_name = "N", .initial = "1",
 	 .min = 1, .max = 65536,
 	 .help = "gradient accumulation: batches per rank and step, whose gradients are averaged"},
+	{.name = "global-batch", .kind = GN_OPTION_INT, .offset = FIELD(global_batch), .value_name = "N", .initial = "0",
+	 .min = 0, .max = 1e9,
+	 .help = "images per step of all ranks, a multiple of --batch, instead of --accumulate: ranks take its batches in turns, the first ones one "
+		 "more than the others where it does not divide; 0: --batch * ranks * --accumulate"},
 	{.name = "ema", .kind = GN_OPTION_REAL, .offset = FIELD(ema), .value_name = "X", .initial = "0", .min = 0,
 	 .max = 0.999999,
 	 .help = "keep a moving average of the weights that decays by X a step (0.9999; by (1 + t) / (10 + t) in step t "
@@ -171,9 +175,15 @@ static const struct gn_option options[] = {
 		 "begins a new run of the file"},
 	{.name = "log-every", .kind = GN_OPTION_INT, .offset = FIELD(log_every), .value_name = "N", .initial = "20",
 	 .min = 1, .max = 1e9, .help = "steps per interval"},
+	{.name = "slow-factor", .kind = GN_OPTION_REAL, .offset = FIELD(slow_factor), .value_name = "F", .initial = "2", .min = 0, .max = 1e6,
+	 .help = "name a rank in the log that computes at least F times as long as the median of the ranks for --slow-steps steps; 0: none"},
+	{.name = "slow-steps", .kind = GN_OPTION_INT, .offset = FIELD(slow_steps), .value_name = "N", .initial = "100", .min = 1, .max = 1e9,
+	 .help = "steps after which a slow rank is named, rounded up to whole intervals of --log-every"},
 	{.name = "halving", .kind = GN_OPTION_TEXT, .offset = FIELD(halving), .value_name = "FACTOR:RUNGS",
 	 .help = "for trials of gannet sweep: stop at 1/FACTOR of the steps, 1/FACTOR^2, ... (RUNGS of them) unless among the best "
 		 "FACTOR-th of the trials that have come as far"},
+	{.name = "log-samples", .kind = GN_OPTION_TEXT, .offset = FIELD(log_samples), .value_name = "DIR",
+	 .help = "append a JSON line per rank and batch to DIR/world-W-rank-R.jsonl: the step, and which images it trains on"},
 	{.name = "metrics", .kind = GN_OPTION_TEXT, .offset = FIELD(metrics), .value_name = "FILE.prom",
 	 .help = "rewrite FILE every few seconds with step, loss, rates and times in Prometheus' text format, for node_exporter's "
 		 "textfile collector on the node of rank 0"},
@@ -265,8 +275,12 @@ static const struct gn_option options[] = {
 		 "the slowest stage becomes as fast as possible)"},
 	{.name = "elastic", .kind = GN_OPTION_INT, .offset = FIELD(elastic), .value_name = "MIN", .initial = "0", .min = 0, .max = 1024,
 	 .help = "go on after losses of ranks while MIN are left, and more than half of those before: they form a new world and go on from "
-		 "memory, with the global batch of so many ranks (--lr-batch scales the rate); buckets are not autotuned. For srun --no-kill "
+		 "memory; buckets are not autotuned. For srun --no-kill "
 		 "--kill-on-bad-exit=0 and gannet launch --keep-going. 0: end with the first loss"},
+	{.name = "elastic-batch", .kind = GN_OPTION_CHOICE, .offset = FIELD(elastic_batch), .value_name = "HOW", .initial = "keep",
+	 .choices = "keep|scale",
+	 .help = "with --elastic, the global batch after a loss: keep: the same, of which the ranks that are left take more batches (--global-batch); "
+		 "scale: --batch * ranks * --accumulate, and the learning rate in proportion"},
 	GN_CMD_WORLD_OPTIONS(struct gn_train_options, world),
 };
 
@@ -302,13 +316,13 @@ _Static_assert(sizeof options / sizeof *options <= GN_TRAIN_OPTIONS_MAX, "raise 
 
 /* Options that may differ between ranks: output paths and numbers of threads. Paths of the data and keys may differ between nodes, too;
  * their contents are compared instead. */
-static const char *const own_options[] = {"options", "data", "val", "stage", "key-file", "checkpoint", "checkpoint-local", "checkpoint-key", "log", "metrics",
+static const char *const own_options[] = {"options", "data", "val", "stage", "key-file", "checkpoint", "checkpoint-local", "checkpoint-key", "log", "log-samples", "metrics",
 					  "threads", "loader-threads", "prefetch",
 					  "init", "tuning", "progress", "join-timeout", "heartbeat-timeout", "stall-timeout",
 					  "socket-ifname", NULL};
 
 /* What a file of options does not repeat: where a run writes, and from where it goes on. */
-static const char *const unrepeated[] = {"options", "checkpoint", "checkpoint-local", "resume", "log", "metrics", "trace", "halving",
+static const char *const unrepeated[] = {"options", "checkpoint", "checkpoint-local", "resume", "log", "log-samples", "metrics", "trace", "halving",
 					   "dry-run", NULL};
 
 /* Logs the recipe: "goyal for a global batch of 256: epochs=90 ...; given: lr". */
@@ -338,7 +352,7 @@ static enum gn_status fill_recipe(struct gn_train_options *o, int64_t ranks, str
 {
 	enum gn_status status;
 
-	*batch = o->batch * ranks * o->accumulate;
+	*batch = o->global_batch ? o->global_batch : o->batch * ranks * o->accumulate;
 	status = gn_recipe_find(o->recipe, *batch, recipe, err);
 	if (!status)
 		gn_recipe_fit(recipe, gn_options_given(&command, o, "side") ? o->side : 0, *batch,
@@ -429,6 +443,8 @@ static enum gn_status train_in_world(const struct gn_train_options *given, struc
 	gn_strbuf_init(&recipe_text);
 	gn_device_pci(given->device, gn_world_local_rank(world), gpu);
 	status = gn_affinity_report(comm, *gpu ? gpu : NULL, log, err);
+	if (!status && o->carried)
+		status = gn_carried_batch(o->carried, comm, o, err);
 	if (!status)
 		status = gn_options_fill(&command, o, "overlap", "yes", &measure, err);
 	if (measure)
@@ -476,6 +492,16 @@ static enum gn_status check_length(const struct gn_train_options *o, struct gn_e
 	return GN_OK;
 }
 
+static enum gn_status check_batch(const struct gn_train_options *o, struct gn_err *err)
+{
+	if (o->global_batch && o->accumulate > 1)
+		return gn_err_set(err, GN_ERR_USAGE, "--accumulate and --global-batch both set the batches of a step: give only one");
+	if (o->global_batch % o->batch)
+		return gn_err_set(err, GN_ERR_USAGE, "--global-batch %lld is no multiple of --batch %lld", (long long)o->global_batch,
+				  (long long)o->batch);
+	return GN_OK;
+}
+
 static enum gn_status check_needs(const struct gn_train_options *o, struct gn_err *err)
 {
 	int keeps = strcmp(o->keep_best, "none") != 0;
@@ -496,6 +522,9 @@ static enum gn_status check_needs(const struct gn_train_options *o, struct gn_er
 		return gn_err_set(err, GN_ERR_USAGE, "--keep-best keeps a checkpoint: give --checkpoint DIR");
 	if (o->checkpoint_key && !o->checkpoint && !strcmp(o->resume, "none"))
 		return gn_err_set(err, GN_ERR_USAGE, "--checkpoint-key encrypts checkpoints: give --checkpoint DIR");
+	if (o->elastic && gn_shard_mode_of(o->shard) != GN_SHARD_NONE && !o->checkpoint)
+		return gn_err_set(err, GN_ERR_USAGE, "--elastic with --shard goes back to the last checkpoint after a loss, for a part of the optimizer "
+				  "state is lost with its rank: give --checkpoint DIR");
 	if (o->checkpoint_local && !o->checkpoint)
 		return gn_err_set(err, GN_ERR_USAGE, "--checkpoint-local holds what goes on to the shared folder: give --checkpoint DIR");
 	if (!strcmp(o->keep_best, "ema-top1") && !(o->ema > 0))
@@ -507,6 +536,8 @@ static enum gn_status check_alone(const struct gn_train_options *o, struct gn_er
 {
 	enum gn_status status = check_length(o, err);
 
+	if (!status)
+		status = check_batch(o, err);
 	if (!status)
 		status = check_needs(o, err);
 	if (!status)
@@ -554,6 +585,19 @@ static enum gn_status dry_run(const struct gn_train_options *given, struct gn_er
 	return status;
 }
 
+/* For gn_regroup_witness: the folder's owner decides between two halves. */
+struct heir {
+	const char *directory;
+	const struct gn_carried *carried;
+};
+
+static enum gn_status settle(void *context, const void *mine, size_t len, void *kept, size_t room, size_t *kept_len, struct gn_err *err)
+{
+	const struct heir *h = context;
+
+	return gn_owner_settle(h->directory, h->carried->owner, mine, len, kept, room, kept_len, err);
+}
+
 /* The longest time that the ranks which are left wait for one that has not noticed the loss. */
 enum { REGROUP_MS = GN_TRAIN_STALL_MS };
 
@@ -562,7 +606,9 @@ static enum gn_status train_in_worlds(const struct gn_train_options *given, cons
 				      const volatile sig_atomic_t *stop, struct gn_log *log, int *told, struct gn_err *err)
 {
 	struct gn_train_options o = *given;
-	struct gn_carried carried = {.is_there = 0};
+	struct gn_carried carried = {.world = 1};
+	struct heir heir = {o.checkpoint, &carried};
+	const struct gn_regroup_witness witness = {settle, &heir};
 	struct gn_regroup *regroup = NULL;
 	struct gn_err loss = {.text = ""};
 	enum gn_status status = GN_OK;
@@ -577,9 +623,12 @@ static enum gn_status train_in_worlds(const struct gn_train_options *given, cons
 	while (regroup && status == GN_ERR_PEER_LOST && !gn_world_aborted(*world)) {
 		loss = *err;
 		*told = 0;
+		gn_regroup_set_witness(regroup, o.checkpoint && carried.owner[0] ? &witness : NULL);
 		status = gn_regroup_form(regroup, how, REGROUP_MS, world, err);
 		if (status) {
 			gn_err_prefix(err, "%s", loss.text);
+			if (gn_regroup_is_last(regroup))
+				gn_carried_log_failure(&carried, &o, log, err);
 			break;
 		}
 		carried.why = loss.text;

@@ -105,19 +105,24 @@ static void go_back(struct reader *r, uint64_t step)
 static void begin(struct reader *r, const json_t *line, double now, int resumed)
 {
 	struct gn_account *a = &r->a;
+	const int is_after_loss = resumed && r->has_run && json_object_get(line, "world");
 
 	if (!resumed || !r->has_run) {
 		r->count = 0;
 		*a = (struct gn_account){.first_time = now, .epoch = NAN, .loss = NAN, .lr = NAN, .images_per_s = NAN, .top1 = NAN,
 					 .bad_lines = a->bad_lines};
-	} else if (now > a->last_time) {
+	} else if (!is_after_loss && now > a->last_time) {
 		a->between_s += now - a->last_time;
 	}
 	go_back(r, count_of(line, "step"));
 	r->has_run = 1;
-	r->stepped = r->has_usage = 0;
+	/* the same processes, and what they take until the next step is in "recovered" */
+	if (!is_after_loss) {
+		r->stepped = r->has_usage = 0;
+		a->starts++;
+	}
 	r->start_time = a->last_start_time = now;
-	a->starts++;
+	r->line_time = is_after_loss ? now : r->line_time;
 	a->step = r->step;
 	a->total_steps = count_of(line, "total_steps");
 	a->ranks = small(line, "ranks", 0);
@@ -151,6 +156,19 @@ static void note_ranks(struct gn_account *a, const json_t *line)
 	text_of(ranks, "slowest_host", a->slowest_host, sizeof a->slowest_host);
 }
 
+/* Makes room for an interval. */
+static int reserve(struct reader *r)
+{
+	size_t room = r->room ? 2 * r->room : 256;
+	struct interval *grown = r->count == r->room ? realloc(r->intervals, room * sizeof *grown) : r->intervals;
+
+	if (!grown)
+		return -1;
+	r->room = r->count == r->room ? room : r->room;
+	r->intervals = grown;
+	return 0;
+}
+
 static int add_step(struct reader *r, const json_t *line, double now)
 {
 	static const char *const parts[] = {"data", "forward", "backward", "communication_exposed", "optimizer"};
@@ -166,15 +184,8 @@ static int add_step(struct reader *r, const json_t *line, double now)
 	i.seconds = steps * a->step_ms / 1e3;
 	i.data_s = steps * a->part_ms[0] / 1e3;
 	i.communication_s = steps * a->part_ms[3] / 1e3;
-	if (r->count == r->room) {
-		size_t room = r->room ? 2 * r->room : 256;
-		struct interval *grown = realloc(r->intervals, room * sizeof *grown);
-
-		if (!grown)
-			return -1;
-		r->intervals = grown;
-		r->room = room;
-	}
+	if (reserve(r))
+		return -1;
 	r->intervals[r->count++] = i;
 	if (!r->stepped && now - r->start_time > i.seconds)
 		a->starting_s += now - r->start_time - i.seconds;
@@ -190,6 +201,30 @@ static int add_step(struct reader *r, const json_t *line, double now)
 	push(a->recent_rate, a->recent, a->images_per_s);
 	a->recent += a->recent < GN_ACCOUNT_RECENT;
 	note_ranks(a, line);
+	return 0;
+}
+
+/* After the world's "resume". */
+static int add_recovery(struct reader *r, const json_t *line)
+{
+	struct gn_account *a = &r->a;
+	const double unlogged_s = number_or_0(line, "unlogged_seconds");
+	struct gn_account_world w = {count_of(line, "world"), count_of(line, "step"), count_of(line, "steps_redone"), small(line, "ranks", 0),
+				     small(line, "ranks_before", 0), number_or_0(line, "seconds"), ""};
+
+	text_of(line, "after", w.after, sizeof w.after);
+	a->losses++;
+	a->recovery_s += w.seconds;
+	if (a->world_count == GN_ACCOUNT_WORLDS)
+		memmove(a->worlds, a->worlds + 1, (GN_ACCOUNT_WORLDS - 1) * sizeof w);
+	a->worlds[a->world_count == GN_ACCOUNT_WORLDS ? GN_ACCOUNT_WORLDS - 1 : a->world_count++] = w;
+	if (w.redone) {
+		a->lost_s += unlogged_s;
+		return 0;
+	}
+	if (reserve(r))
+		return -1;
+	r->intervals[r->count++] = (struct interval){w.step, unlogged_s, 0, 0};
 	return 0;
 }
 
@@ -239,6 +274,8 @@ static int add_event(struct reader *r, const json_t *line)
 		return 0;
 	else if (!strcmp(event, "step"))
 		failed = add_step(r, line, now);
+	else if (!strcmp(event, "recovered"))
+		failed = add_recovery(r, line);
 	else if (!strcmp(event, "end") || !strcmp(event, "stop") || !strcmp(event, "failed"))
 		add_end(a, event, line);
 	if (!strcmp(event, "checkpoint")) {
@@ -268,7 +305,7 @@ static void finish(struct reader *r)
 		a->communication_s += r->intervals[i].communication_s;
 	}
 	a->wall_s = a->last_time > a->first_time ? a->last_time - a->first_time : 0;
-	told = a->training_s + a->lost_s + a->evaluation_s + a->checkpoint_s + a->between_s + a->starting_s;
+	told = a->training_s + a->lost_s + a->evaluation_s + a->checkpoint_s + a->between_s + a->starting_s + a->recovery_s;
 	/* times of lines are whole seconds */
 	if (told > a->wall_s)
 		a->wall_s = told;
@@ -388,4 +425,9 @@ double gn_account_left_s(const struct gn_account *a)
 	/* with what interrupted training so far */
 	return (double)(a->total_steps - a->step) * a->step_ms / 1e3 *
 	       (a->training_s > 0 ? (a->training_s + a->evaluation_s + a->checkpoint_s) / a->training_s : 1);
+}
+
+double gn_account_goodput(const struct gn_account *a)
+{
+	return a->wall_s > 0 ? a->training_s / a->wall_s : NAN;
 }

@@ -14,6 +14,15 @@
 #include <stdint.h>
 
 #define GN_ACCOUNT_RECENT 48
+#define GN_ACCOUNT_WORLDS 16
+
+/* What the loss of ranks cost that --elastic went on after. */
+struct gn_account_world {
+	uint64_t world, step, redone; /* the step that it began with; redone: finished steps that were lost with the ranks */
+	int ranks, before;
+	double seconds;		      /* from the last finished step to the next one */
+	char after[192];
+};
 
 /* "running": the last line is no end. */
 struct gn_account {
@@ -28,6 +37,11 @@ struct gn_account {
 	/* of the wall time, in seconds */
 	double wall_s, training_s, lost_s, evaluation_s, checkpoint_s, between_s, starting_s, other_s;
 	double data_s, communication_s;			/* of training_s, on rank 0 */
+
+	/* with --elastic */
+	int losses, world_count;			/* worlds: the last ones of them */
+	double recovery_s;				/* of the wall time, too */
+	struct gn_account_world worlds[GN_ACCOUNT_WORLDS];
 
 	/* of the starts whose lines tell what was used, up to the last such line: of a start that was killed, some seconds are missing */
 	int usage_starts, processors, max_rss_rank;
@@ -58,6 +72,8 @@ enum gn_status gn_account_update(struct gn_account_log *log, struct gn_account *
 void gn_account_close(struct gn_account_log *log);
 /* Seconds to the last step at the present rate; NaN: not known. */
 double gn_account_left_s(const struct gn_account *a);
+/* The share of the wall time that finished steps took which were not lost; NaN: not known. */
+double gn_account_goodput(const struct gn_account *a);
 /* Both into an open object. */
 void gn_account_write_summary(const struct gn_account *a, const char *path, struct gn_json *out);
 /* silent_s: since the last sign of life. */

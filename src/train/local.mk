@@ -16,11 +16,14 @@ libgannet_train_a_SOURCES += \
 	src/train/checkpoint/checkpoint_writer.c src/train/checkpoint/checkpoint_writer.h \
 	src/train/checkpoint/owner.c src/train/checkpoint/owner.h \
 	src/train/checkpoint/owner_file.c \
+	src/train/checkpoint/owner_settle.c \
 	src/train/checkpoint/owner_internal.h
 
 libgannet_train_a_SOURCES += \
 	src/train/loop/augment_options.c src/train/loop/augment_options.h \
 	src/train/loop/session_carried.c src/train/loop/carried.h \
+	src/train/loop/session_slow.c \
+	src/train/loop/sample_log.c src/train/loop/sample_log.h \
 	src/train/loop/class_weights.c src/train/loop/class_weights.h \
 	src/train/loop/combine.c src/train/loop/combine.h \
 	src/train/loop/evaluate.c src/train/loop/evaluate.h \
@@ -67,6 +70,7 @@ libgannet_train_a_SOURCES += \
 	src/train/metrics/report_confusion.c src/train/metrics/report_confusion.h \
 	src/train/metrics/report_internal.h \
 	src/train/metrics/report_page.c src/train/metrics/report_page.h \
+	src/train/metrics/report_losses.c \
 	src/train/metrics/report_staleness.c \
 	src/train/metrics/run_status.c src/train/metrics/run_status.h \
 	src/train/metrics/silence.c src/train/metrics/silence.h \

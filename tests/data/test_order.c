@@ -162,6 +162,38 @@ static void ranks_share_the_global_batch(void **state)
 	}
 }
 
+/* A step of so many batches, whatever the number of ranks that take them: each position once, and the same ones in each step. */
+static void ranks_take_batches_in_turns(void **state)
+{
+	struct gn_err err;
+
+	(void)state;
+	for (uint32_t batches = 1; batches < 9; batches++)
+		for (uint32_t ranks = 1; ranks <= batches; ranks++) {
+			uint8_t seen[1003] = {0};
+			uint64_t first, steps = (1003 - 7) / (batches * 5);
+
+			for (uint32_t r = 0; r < ranks; r++) {
+				struct gn_order o = order(1003, ranks, 5, 1);
+				uint64_t own = batches / ranks + (r < batches % ranks);
+
+				o.rank = r;
+				o.step_batches = batches;
+				o.done = 7;
+				assert_int_equal(gn_order_check(&o, &err), GN_OK);
+				assert_int_equal(gn_order_batches(&o), steps * own);
+				for (uint64_t b = 0; b < steps * own; b++) {
+					assert_int_equal(gn_order_slice(&o, b, &first), 5);
+					assert_int_equal((first - 7) / (batches * 5), b / own);
+					for (int i = 0; i < 5; i++)
+						assert_int_equal(seen[first + (uint64_t)i]++, 0);
+				}
+			}
+			for (uint64_t i = 0; i < 1003; i++)
+				assert_int_equal(seen[i], i >= 7 && i < 7 + steps * batches * 5);
+		}
+}
+
 static void check_evaluation(uint64_t count, uint32_t ranks, uint32_t batch)
 {
 	uint8_t *seen = calloc(count, 1);
@@ -222,6 +254,12 @@ static void nonsense_is_refused(void **state)
 	assert_int_equal(gn_order_check(&o, &err), GN_OK);
 	o.rank = 4;
 	assert_int_equal(gn_order_check(&o, &err), GN_ERR_USAGE);
+	o.rank = 0;
+	o.step_batches = 3;
+	assert_int_equal(gn_order_check(&o, &err), GN_ERR_USAGE);
+	assert_non_null(strstr(err.text, "a step of 3 batches has none for some of 4 ranks"));
+	o.step_batches = 5;
+	assert_int_equal(gn_order_check(&o, &err), GN_ERR_DATA);
 	o = order(100, 0, 1, 0);
 	assert_int_equal(gn_order_check(&o, &err), GN_ERR_USAGE);
 	o = order(100, 1, 0, 0);
@@ -240,7 +278,8 @@ int main(void)
 		cmocka_unit_test(each_epoch_is_a_permutation),	cmocka_unit_test(large_counts_stay_in_range),
 		cmocka_unit_test(epochs_and_seeds_differ),	cmocka_unit_test(samples_are_uniform_over_positions),
 		cmocka_unit_test(neighbours_are_parted),	cmocka_unit_test(small_counts_reach_every_order),
-		cmocka_unit_test(ranks_share_the_global_batch), cmocka_unit_test(evaluation_covers_each_sample_once),
+		cmocka_unit_test(ranks_share_the_global_batch),
+		cmocka_unit_test(ranks_take_batches_in_turns), cmocka_unit_test(evaluation_covers_each_sample_once),
 		cmocka_unit_test(nonsense_is_refused),
 	};
 

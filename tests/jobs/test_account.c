@@ -136,6 +136,48 @@ static void restarted(void **state)
 	assert_s(gn_account_left_s(&a), 70 * 31.0 / 30);
 }
 
+/* A rank is lost in step 15, 3 s before the resume; or steps are done again, for the run goes back to a checkpoint. */
+#define LOST(time, step, redone, unlogged)                                                                                                  \
+	"{\"event\": \"resume\", \"time\": \"2026-11-24T" time "Z\", \"step\": " step ", \"total_steps\": 100, \"ranks\": 3, \"nodes\": 2, "  \
+	"\"world\": 2, \"after\": \"rank 1\"}\n"                                                                                                \
+	"{\"event\": \"recovered\", \"time\": \"2026-11-24T" time "Z\", \"step\": " step ", \"world\": 2, \"ranks\": 3, \"ranks_before\": 4, "  \
+	"\"seconds\": 3.0, \"steps_redone\": " redone ", \"unlogged_steps\": 4, \"unlogged_seconds\": " unlogged ", \"after\": \"rank 1\"}\n"
+
+static void after_losses(void **state)
+{
+	struct gn_account a;
+
+	(void)state;
+	assert_int_equal(account(START("start", "10:00:00", "0") STEP("10:00:10", "10", "2.0") LOST("10:00:17", "14", "0", "4.0")
+				 STEP("10:00:23", "20", "1.0") END("end", "10:00:23"), &a), GN_OK);
+	assert_int_equal(a.starts, 1);
+	assert_int_equal(a.losses, 1);
+	assert_int_equal(a.ranks, 3);
+	assert_s(a.recovery_s, 3);
+	assert_s(a.training_s, 20);
+	assert_s(a.wall_s, 23);
+	assert_s(a.lost_s + a.between_s + a.starting_s + a.other_s, 0);
+	assert_s(gn_account_goodput(&a), 20.0 / 23);
+	assert_int_equal(a.worlds[0].world, 2);
+	assert_int_equal(a.worlds[0].before, 4);
+	assert_string_equal(a.worlds[0].after, "rank 1");
+	assert_int_equal(account(START("start", "10:00:00", "0") STEP("10:00:10", "10", "2.0") STEP("10:00:20", "20", "2.0")
+				 LOST("10:00:27", "10", "14", "4.0") STEP("10:00:37", "20", "1.0"), &a), GN_OK);
+	assert_s(a.training_s, 20);
+	assert_s(a.lost_s, 14);
+	assert_int_equal(a.worlds[0].redone, 14);
+	/* more than are kept */
+	assert_int_equal(account(START("start", "10:00:00", "0") LOST("10:00:01", "1", "0", "1") LOST("10:00:02", "2", "0", "1")
+				 LOST("10:00:03", "3", "0", "1") LOST("10:00:04", "4", "0", "1") LOST("10:00:05", "5", "0", "1")
+				 LOST("10:00:06", "6", "0", "1") LOST("10:00:07", "7", "0", "1") LOST("10:00:08", "8", "0", "1")
+				 LOST("10:00:09", "9", "0", "1") LOST("10:00:10", "10", "0", "1") LOST("10:00:11", "11", "0", "1")
+				 LOST("10:00:12", "12", "0", "1") LOST("10:00:13", "13", "0", "1") LOST("10:00:14", "14", "0", "1")
+				 LOST("10:00:15", "15", "0", "1") LOST("10:00:16", "16", "0", "1") LOST("10:00:17", "17", "0", "1"), &a), GN_OK);
+	assert_int_equal(a.losses, 17);
+	assert_int_equal(a.world_count, GN_ACCOUNT_WORLDS);
+	assert_int_equal(a.worlds[GN_ACCOUNT_WORLDS - 1].step, 17);
+}
+
 static void several_runs(void **state)
 {
 	struct gn_account a;
@@ -297,7 +339,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(one_start), cmocka_unit_test(usage_of_a_killed_start), cmocka_unit_test(usage_of_one_rank),
 					   cmocka_unit_test(restarted),
-					   cmocka_unit_test(several_runs), cmocka_unit_test(growing), cmocka_unit_test(bad), cmocka_unit_test(advice),
+					   cmocka_unit_test(after_losses), cmocka_unit_test(several_runs), cmocka_unit_test(growing), cmocka_unit_test(bad), cmocka_unit_test(advice),
 					   cmocka_unit_test(advice_names_what_is_set)};
 
 	return cmocka_run_group_tests_name("account", tests, begin, end);

@@ -24,4 +24,22 @@ check "three of them" test "$(field "$cluster/run.jsonl" resume ranks) $(field "
 expect 0 'rank 0 on n1 is lost.*going on with 3 ranks from memory' "rank and host are named" cat "$cluster/run.out"
 expect 0 'taking over the checkpoint folder from process .* on n1' "the folder of another host is taken over at once" cat "$cluster/run.out"
 check "the last checkpoint is there" "$gannet" info "$cluster/run"
+
+submit() {
+	GANNET=$gannet GANNET_DATA=$cluster/train GANNET_MODEL=lenet GANNET_CHECKPOINT=$cluster/batch GANNET_LOG_FILE=$cluster/batch.jsonl \
+		GANNET_ELASTIC=2 GANNET_ARGS="--steps 300 --batch 16 --lr 0.02 --threads 1 --loader-threads 1 --log-every 1" \
+		on 30 sbatch --parsable --no-kill --chdir="$cluster" --output="$cluster/batch.out" "$GN_SOURCE/slurm/jobs/train.sbatch" >"$cluster/job"
+}
+check "train.sbatch with GANNET_ELASTIC" submit
+in_batch() { until_within 60 reached "$cluster/batch.jsonl" 20; }
+check "is in the middle" in_batch
+victim=$(pid_of_rank 0)
+check "rank 0 is found" test "$victim"
+kill -KILL "$victim"
+ended() { grep -q '"event": "end"' "$cluster/batch.jsonl"; }
+check "the others come to the end" until_within 120 ended
+completed() { [[ $(on 30 squeue -h -j "$(cat "$cluster/job")" -t all -o %T) == COMPLETED ]]; }
+check "and the job with 0" until_within 60 completed
+check "of three ranks, with the same global batch" test "$(field "$cluster/batch.jsonl" resume ranks) $(field "$cluster/batch.jsonl" resume global_batch)" = '3 64'
+check "and was not queued again" test "$(grep -c 'queueing again' "$cluster/batch.out")" = 0
 finish

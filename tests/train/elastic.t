@@ -30,25 +30,27 @@ codes() { # NAME RANKS
 	for ((r = 0; r < $2; r++)); do cat "$scratch/$1.$r.code"; done | tr '\n' ' '
 }
 field() { "$jsonl" "$scratch/$1.jsonl" "${@:2}"; }
-same_bits() { # NAME: as a run of 4 that ends where the rank was lost, and one of 3 that goes on there
+same_bits() { # NAME OPTION...: as a run of 4 that ends where the rank was lost, and one of 3, with the options, that goes on there
 	local step
 	step=$(field "$1" resume step)
 	timeout -k 5 60 "$gannet" launch -n 4 -- "$gannet" "${train[@]}" --steps "$step" --ema 0.99 --checkpoint "$scratch/$1.stopped" &&
 		timeout -k 5 60 "$gannet" launch -n 3 -- "$gannet" "${train[@]}" --steps 50 --ema 0.99 --resume "$scratch/$1.stopped" \
-			--log "$scratch/$1.again.jsonl" || return 1
+			--log "$scratch/$1.again.jsonl" "${@:2}" || return 1
 	echo "$step: $(field "$1" end params_sha256) $(field "$1.again" end params_sha256)"
 	[[ $(field "$1" end params_sha256) = "$(field "$1.again" end params_sha256)" ]]
 }
 
 for victim in 0 2; do
-	check "rank $victim is killed" kills "kill$victim" 4 $victim --steps 50 --ema 0.99 --elastic 2 --checkpoint "$scratch/kill$victim"
+	how=(--elastic-batch keep) again=(--global-batch 64)
+	[[ $victim = 0 ]] || how=(--elastic-batch scale) again=(--lr-batch 64)
+	check "rank $victim is killed" kills "kill$victim" 4 $victim --steps 50 --ema 0.99 --elastic 2 "${how[@]}" --checkpoint "$scratch/kill$victim"
 	check 'the others end well' test "$(codes "kill$victim" 4 | sed 's/137/K/')" = "$([[ $victim = 0 ]] && echo 'K 0 0 0 ' || echo '0 0 K 0 ')"
 	check 'at the last step' test "$(field "kill$victim" end step)" = 50
-	check 'the log says how many they are' test "$(field "kill$victim" resume ranks global_batch world)" = '3 48 2'
+	check 'the log says how many they are' test "$(field "kill$victim" resume ranks global_batch world)" = "3 $([[ $victim = 0 ]] && echo 64 || echo 48) 2"
 	check 'and why' grep -q "\"after\": \"rank $victim on $(uname -n) is lost: " "$scratch/kill$victim.jsonl"
 	check 'no sample is left out' test "$(field "kill$victim" resume sample)" = $((64 * $(field "kill$victim" resume step)))
 	check 'the last checkpoint is there' "$gannet" info "$scratch/kill$victim"
-	check 'bits are those of a stop and a start' same_bits "kill$victim"
+	check 'bits are those of a stop and a start' same_bits "kill$victim" "${again[@]}"
 done
 # running averages of batch normalization, which a step that is not finished has changed
 train+=(--model resnet20 --batch 4)
@@ -56,7 +58,7 @@ check 'a rank is killed with batch normalization' kills bn 4 1 --steps 20 --log-
 check 'the others end at the last step' test "$(field bn end step)" = 20
 same_files() { # as of a run that is stopped where the rank was lost, and goes on there
 	timeout -k 5 60 "$gannet" launch -n 4 -- "$gannet" "${train[@]}" --steps "$(field bn resume step)" --ema 0.99 --checkpoint "$scratch/bn.stopped" &&
-		timeout -k 5 60 "$gannet" launch -n 3 -- "$gannet" "${train[@]}" --steps 20 --ema 0.99 --resume "$scratch/bn.stopped" \
+		timeout -k 5 60 "$gannet" launch -n 3 -- "$gannet" "${train[@]}" --steps 20 --ema 0.99 --global-batch 16 --resume "$scratch/bn.stopped" \
 			--checkpoint "$scratch/bn.again" || return 1
 	cmp "$scratch/bn/latest/model.safetensors" "$scratch/bn.again/latest/model.safetensors" &&
 		cmp "$scratch/bn/latest/ema.safetensors" "$scratch/bn.again/latest/ema.safetensors"

@@ -46,6 +46,10 @@ static void ask(struct gn_train_options *o, const char *example)
 		o->elastic = 2;
 	else if (!strcmp(example, "--freeze conv1.*"))
 		o->freeze.count = 1;
+	else if (!strcmp(example, "--elastic 2 --elastic-batch scale"))
+		o->elastic = 2, o->elastic_batch = "scale";
+	else if (!strcmp(example, "--global-batch 64"))
+		o->global_batch = 64;
 	else if (!strcmp(example, "--clip 1"))
 		o->clip = 1;
 	else

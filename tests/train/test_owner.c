@@ -130,6 +130,84 @@ static void test_another_host(void **state)
 	assert_int_equal(claim_at_once(&err), GN_ERR_STOPPED);
 }
 
+/* What one of several askers is told. */
+struct asker {
+	pthread_t thread;
+	pthread_barrier_t *start;
+	const char *nonce;
+	int mine, kept;
+	enum gn_status status;
+};
+
+static void *ask(void *argument)
+{
+	struct asker *a = argument;
+	size_t len = 0;
+	struct gn_err err;
+
+	pthread_barrier_wait(a->start);
+	a->status = gn_owner_settle(root, a->nonce, &a->mine, sizeof a->mine, &a->kept, sizeof a->kept, &len, &err);
+	if (!a->status && len != sizeof a->kept)
+		a->status = GN_ERR_DATA;
+	return NULL;
+}
+
+/* All are told the same, one's own, whoever was first; and later ones, too. */
+static void ask_at_once(const char *nonce)
+{
+	enum { ASKERS = 8 };
+	struct asker all[ASKERS];
+	pthread_barrier_t start;
+
+	pthread_barrier_init(&start, NULL, ASKERS);
+	for (int i = 0; i < ASKERS; i++) {
+		all[i] = (struct asker){.start = &start, .nonce = nonce, .mine = 100 + i, .status = GN_ERR_FAILED};
+		assert_int_equal(pthread_create(&all[i].thread, NULL, ask, &all[i]), 0);
+	}
+	for (int i = 0; i < ASKERS; i++)
+		pthread_join(all[i].thread, NULL);
+	pthread_barrier_destroy(&start);
+	for (int i = 0; i < ASKERS; i++) {
+		assert_ok(all[i].status);
+		assert_in_range(all[i].kept, 100, 100 + ASKERS - 1);
+		assert_int_equal(all[i].kept, all[0].kept);
+	}
+}
+
+static void test_one_successor(void **state)
+{
+	char nonce[GN_OWNER_NONCE], next[256];
+	struct gn_owner *owner, *heir;
+	int mine = 7, kept = 0;
+	size_t len = 0;
+	struct gn_err err;
+
+	(void)state;
+	for (int i = 0; i < 20; i++) {
+		assert_ok(gn_owner_claim(root, NULL, NULL, &owner, &err));
+		memcpy(nonce, gn_owner_nonce(owner), sizeof nonce);
+		gn_owner_leave(owner);
+		assert_true(is_there());
+		ask_at_once(nonce);
+		/* the first claim after that ends it: who comes late is told so */
+		assert_ok(gn_owner_claim_after(root, nonce, NULL, NULL, &heir, &err));
+		snprintf(next, sizeof next, "%s.%s.next", path, nonce);
+		assert_int_equal(access(next, F_OK), -1);
+		assert_int_equal(gn_owner_settle(root, nonce, &mine, sizeof mine, &kept, sizeof kept, &len, &err), GN_ERR_EXISTS);
+		assert_non_null(strstr(err.text, "does not belong to this run any more: it is of process"));
+		assert_int_equal(access(next, F_OK), -1);
+		assert_int_equal(kept == mine, 0);
+		/* nor is it this run's when it has ended, or in a folder that is not shared */
+		gn_owner_remove(root, nonce);
+		assert_true(is_there());
+		gn_owner_remove(root, gn_owner_nonce(heir));
+		assert_false(is_there());
+		assert_int_equal(gn_owner_settle(root, gn_owner_nonce(heir), &mine, sizeof mine, &kept, sizeof kept, &len, &err), GN_ERR_EXISTS);
+		gn_owner_release(heir);
+	}
+	assert_int_equal(gn_owner_settle(root, "", &mine, sizeof mine, &kept, sizeof kept, &len, &err), GN_ERR_USAGE);
+}
+
 static atomic_int over;
 
 static void *touch(void *unused)
@@ -254,7 +332,7 @@ static void test_taken_over(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_one_at_a_time),
+		cmocka_unit_test(test_one_successor), cmocka_unit_test(test_one_at_a_time),
 		cmocka_unit_test(test_dead_on_this_host),
 		cmocka_unit_test(test_another_host),
 		cmocka_unit_test(test_a_heartbeat_is_seen),

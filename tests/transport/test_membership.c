@@ -13,6 +13,7 @@ struct proposer {
 	int runs, accepts; /* accepts: in the second phase */
 	uint64_t epoch, ballot, asked, promised, accepted; /* sets of ranks of that epoch */
 	uint64_t best, own; /* own: its last ballot of all */
+	int is_half; /* the witness keeps the proposal */
 	struct gn_roster ends, proposal;
 };
 
@@ -21,7 +22,8 @@ struct scene {
 	struct gn_acceptor all[SIZE];
 	struct proposer by[SIZE];
 	uint64_t chosen[EPOCHS + 2], keys, highest;
-	int decisions;
+	struct gn_roster witness[EPOCHS + 2]; /* by epoch; key 0: nothing is kept */
+	int decisions, by_half;
 };
 
 static unsigned draw(struct scene *s, unsigned below)
@@ -51,15 +53,9 @@ static void begin(struct scene *s, int p)
 	s->highest = x->ballot > s->highest ? x->ballot : s->highest;
 }
 
-/* Of those that have promised, unless one of them has accepted something. */
-static void second_phase(struct scene *s, struct proposer *x)
+/* Of those that have promised. */
+static void propose_own(struct scene *s, struct proposer *x)
 {
-	if (!gn_membership_is_majority(&x->ends, count(x->promised)))
-		return;
-	x->accepts = 1;
-	x->asked = 0;
-	if (x->best)
-		return;
 	x->proposal = (struct gn_roster){.epoch = x->epoch + 1, .key = ++s->keys};
 	for (uint32_t r = 0; r < x->ends.count; r++)
 		if (x->promised >> r & 1)
@@ -70,14 +66,48 @@ static void second_phase(struct scene *s, struct proposer *x)
 			x->proposal.ids[x->proposal.count++] = id;
 }
 
+/* One half asks the witness, and may stop when it has. */
+static int ask_witness(struct scene *s, struct proposer *x)
+{
+	struct gn_roster *kept = &s->witness[x->epoch + 1];
+
+	if (!kept->key)
+		*kept = x->proposal;
+	if (!draw(s, 4))
+		x->runs = 0;
+	if (!x->runs || (x->best && kept->key != x->proposal.key))
+		return 0;
+	x->proposal = *kept;
+	x->is_half = 1;
+	return 1;
+}
+
+/* Of those that have promised, unless one of them has accepted something. */
+static void second_phase(struct scene *s, struct proposer *x)
+{
+	const int half = gn_membership_is_half(&x->ends, count(x->promised));
+
+	if (!gn_membership_is_majority(&x->ends, count(x->promised)) && !half)
+		return;
+	if (!x->best)
+		propose_own(s, x);
+	if (half && !ask_witness(s, x))
+		return;
+	x->accepts = 1;
+	x->asked = 0;
+}
+
 static void decide(struct scene *s, struct proposer *x, int p)
 {
 	const struct gn_roster *v = &x->proposal;
 
-	if (!gn_membership_is_majority(&x->ends, count(x->accepted)))
+	const int half = x->is_half && gn_membership_is_half(&x->ends, count(x->accepted));
+
+	if (!gn_membership_is_majority(&x->ends, count(x->accepted)) && !half)
 		return;
 	if (s->chosen[v->epoch] && s->chosen[v->epoch] != v->key)
 		fail_msg("epoch %d was chosen twice", (int)v->epoch);
+	s->by_half += half && !s->chosen[v->epoch];
 	s->decisions += !s->chosen[v->epoch];
 	s->chosen[v->epoch] = v->key;
 	gn_acceptor_decide(&s->all[p], v);
@@ -114,7 +144,7 @@ static void send(struct scene *s, struct proposer *x, int p)
 	}
 }
 
-static int run(unsigned seed)
+static int run(unsigned seed, int *by_half)
 {
 	struct gn_roster first = {.epoch = 1, .key = 1, .count = SIZE - seed % 2, .ids = {0, 1, 2, 3, 4}};
 	struct scene *s = calloc(1, sizeof *s);
@@ -140,19 +170,21 @@ static int run(unsigned seed)
 			send(s, x, p);
 	}
 	decisions = s->decisions;
+	*by_half += s->by_half;
 	free(s);
 	return decisions;
 }
 
 static void test_never_two(void **state)
 {
-	int decisions = 0;
+	int decisions = 0, by_half = 0;
 
 	(void)state;
 	for (unsigned seed = 1; seed <= SCHEDULES; seed++)
-		decisions += run(seed);
+		decisions += run(seed, &by_half);
 	/* there was something to go wrong */
 	assert_true(decisions > SCHEDULES);
+	assert_true(by_half > SCHEDULES / 20);
 }
 
 static void test_half(void **state)
@@ -165,6 +197,9 @@ static void test_half(void **state)
 	assert_false(gn_membership_is_majority(&four, 1));
 	assert_true(gn_membership_is_majority(&five, 3));
 	assert_false(gn_membership_is_majority(&five, 2));
+	assert_true(gn_membership_is_half(&four, 2));
+	assert_false(gn_membership_is_half(&four, 1));
+	assert_false(gn_membership_is_half(&five, 2));
 }
 
 int main(void)

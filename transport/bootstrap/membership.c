@@ -72,3 +72,8 @@ int gn_membership_is_majority(const struct gn_roster *epoch, uint32_t members)
 {
 	return 2 * members > epoch->count;
 }
+
+int gn_membership_is_half(const struct gn_roster *epoch, uint32_t members)
+{
+	return 2 * members == epoch->count;
+}

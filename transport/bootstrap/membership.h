@@ -2,7 +2,9 @@
  *
  * The acceptors of a decision are the members of the epoch before it. A proposal is chosen when members that are a majority of that epoch
  * have accepted it. So two different proposals are never chosen for one epoch, whichever processes are cut off, stop, wake up or end, and
- * whichever messages are lost, late or repeated. A process that answers a ballot must not go on with the epoch that the ballot ends.
+ * whichever messages are lost, late or repeated. Exactly half of the members and a witness are enough, too: a place outside of all processes
+ * that keeps, of the proposals for an epoch that it is asked to keep, the first one for ever. Two halves can only choose what it keeps; a
+ * half and a majority have a member in common. A process that answers a ballot must not go on with the epoch that the ballot ends.
  *
  * Pure functions of their arguments. Thread safety: one thread per object.
  */
@@ -51,5 +53,7 @@ enum gn_membership_answer gn_acceptor_accept(struct gn_acceptor *a, const struct
 enum gn_membership_answer gn_acceptor_decide(struct gn_acceptor *a, const struct gn_roster *chosen);
 /* Whether so many members of an epoch are enough: those that have promised a ballot, to propose; those that have accepted it, to choose. */
 int gn_membership_is_majority(const struct gn_roster *epoch, uint32_t members);
+/* Whether so many are enough with the witness. It must keep the proposal before anybody is asked to accept it. */
+int gn_membership_is_half(const struct gn_roster *epoch, uint32_t members);
 
 #endif

@@ -199,6 +199,16 @@ uint64_t gn_regroup_epoch(const struct gn_regroup *g)
 	return g->epoch;
 }
 
+void gn_regroup_set_witness(struct gn_regroup *g, const struct gn_regroup_witness *witness)
+{
+	g->witness = witness ? *witness : (struct gn_regroup_witness){NULL, NULL};
+}
+
+int gn_regroup_is_last(const struct gn_regroup *g)
+{
+	return g->is_last;
+}
+
 void gn_regroup_leave(struct gn_regroup *g)
 {
 	pthread_mutex_lock(&g->lock);

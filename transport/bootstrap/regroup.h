@@ -4,8 +4,8 @@
  * Each process has a thread that answers the others' questions at any time, at a port that all know since the start; they authenticate by a
  * key of the first world. It grants nothing before its program has given up what it did in the old world.
  *
- * A majority of the last world's ranks must be left; exactly half of them are not one. So two worlds never exist at a time, whichever ranks
- * are cut off or stopped: those that are not in the new world find out when they ask.
+ * A majority of the last world's ranks must be left, or exactly half of them and the word of a witness. So two worlds never exist at a
+ * time, whichever ranks are cut off or stopped: those that are not in the new world find out when they ask.
  *
  * Thread safety: one thread, beside the object's own.
  */
@@ -26,6 +26,18 @@ enum gn_status gn_regroup_open(struct gn_world *w, const char *ifnames, int leas
  * without this one; the text says which. */
 enum gn_status gn_regroup_form(struct gn_regroup *g, const struct gn_world_options *how, int limit_ms, struct gn_world **world,
 			       struct gn_err *err);
+/* What decides between two halves (membership.h). settle: keeps `mine` unless something is kept for the present world, and returns what is
+ * kept, of at most room bytes. Blocks. GN_OK must mean that no other process of the job can be told anything else. */
+struct gn_regroup_witness {
+	enum gn_status (*settle)(void *context, const void *mine, size_t len, void *kept, size_t room, size_t *kept_len, struct gn_err *err);
+	void *context;
+};
+
+/* For the next gn_regroup_form; NULL: none, and half of the ranks are too few. */
+void gn_regroup_set_witness(struct gn_regroup *g, const struct gn_regroup_witness *witness);
+/* After gn_regroup_form has failed: it is certain that no rank goes on, and this one is the one of them to say so for all. Ranks that have ended
+ * may have gone on before. */
+int gn_regroup_is_last(const struct gn_regroup *g);
 /* Worlds since the start: 1 before the first loss. */
 uint64_t gn_regroup_epoch(const struct gn_regroup *g);
 /* The program is done: if others find a loss after this they form a world without this rank, which helps them to agree. Local. */

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +26,8 @@ struct attempt {
 	struct gn_roster ends;
 	uint64_t ballot, began_ns, until_ns;
 	int asks_all;	     /* also those that are lost */
-	uint32_t promised, dead;
+	uint32_t promised, dead, refused;
+	int is_half;	     /* the witness keeps the proposal */
 	uint64_t best;	     /* ballot of the proposal */
 	struct gn_roster proposal;
 	char granted[GN_MEMBERS_MAX];
@@ -70,6 +72,7 @@ static void note_promise(struct attempt *t, uint32_t member, const struct gn_reg
 		t->g->highest = a->promised;
 	if (a->result == GN_MEMBERSHIP_NEWER)
 		take_newer(t->g, &a->roster);
+	t->refused += a->result != GN_MEMBERSHIP_GRANTED;
 	if (a->result != GN_MEMBERSHIP_GRANTED)
 		return;
 	t->granted[member] = a->leaves ? 2 : 1;
@@ -112,10 +115,65 @@ static enum gn_status propose_own(struct attempt *t, struct gn_err *err)
 	for (uint32_t m = 0; m < t->ends.count; m++)
 		if (t->granted[m] == 1)
 			t->proposal.ids[t->proposal.count++] = t->ends.ids[m];
-	/* a world of nobody: all learn at once that the run ends */
+	/* a world of nobody: all learn at once that the run ends, which the first of them tells */
 	if (t->proposal.count < (uint32_t)t->g->least)
 		t->proposal.count = 0;
 	return status;
+}
+
+static size_t roster_bytes(uint32_t count)
+{
+	/* of nobody: with who tells it */
+	return offsetof(struct gn_roster, ids) + (count ? count : 1) * sizeof(uint64_t);
+}
+
+/* Has the witness keep the proposal, or takes the one that it keeps, unless that contradicts what a member has accepted. */
+static enum gn_status ask_witness(struct attempt *t, struct gn_err *err)
+{
+	const struct gn_regroup_witness *w = &t->g->witness;
+	struct gn_roster *kept = calloc(1, sizeof *kept);
+	size_t len = 0;
+	struct gn_err why;
+	enum gn_status status = kept ? GN_OK : gn_err_set(&why, GN_ERR_NO_MEMORY, "no memory to agree on the ranks that are left");
+
+	if (!status && !t->best)
+		status = propose_own(t, &why);
+	if (!status)
+		status = w->settle(w->context, &t->proposal, roster_bytes(t->proposal.count), kept, sizeof *kept, &len, &why);
+	if (!status && (len < roster_bytes(0) || kept->count > GN_MEMBERS_MAX || len != roster_bytes(kept->count) ||
+			kept->epoch != t->proposal.epoch || (t->best && kept->key != t->proposal.key)))
+		status = gn_err_set(&why, GN_ERR_PEER_LOST, "another world was begun and not agreed on");
+	if (!status) {
+		t->proposal = *kept;
+		t->is_half = 1;
+	}
+	free(kept);
+	if (!status)
+		return GN_OK;
+	return gn_err_set(err, GN_ERR_PEER_LOST, "%u of %u ranks of the last world answer, which are exactly half, and it is not known that the others "
+			  "do not go on: %s", t->promised, t->ends.count, why.text);
+}
+
+/* Whether so many members can choose. */
+static int is_enough(const struct attempt *t, uint32_t members)
+{
+	return gn_membership_is_majority(&t->ends, members) || (t->is_half && gn_membership_is_half(&t->ends, members));
+}
+
+/* The other half is lost, as far as this one can tell: each of its members was asked. */
+static int is_tie(const struct attempt *t)
+{
+	return t->g->witness.settle && t->asks_all && !t->refused && gn_membership_is_half(&t->ends, t->promised);
+}
+
+/* Whether this process is the first of those that have promised. */
+static int is_first(const struct attempt *t)
+{
+	uint32_t m = 0;
+
+	while (m < t->ends.count && !t->granted[m])
+		m++;
+	return m < t->ends.count && t->ends.ids[m] == t->g->id;
 }
 
 /* Tells those that have promised; counts who has taken it. */
@@ -144,16 +202,21 @@ static enum gn_status run_attempt(struct attempt *t, struct gn_regroup_request *
 		prepare(t, m, q, a);
 	if (is_decided(t->g))
 		return GN_OK;
-	if (!gn_membership_is_majority(&t->ends, t->ends.count - t->dead))
+	if (!gn_membership_is_majority(&t->ends, t->ends.count - t->dead) && !is_tie(t)) {
+		/* of those that are dead none goes on, and the others are too few */
+		t->g->is_last = is_first(t);
 		return too_few(t->promised, t->ends.count, err);
+	}
+	if (is_tie(t))
+		status = ask_witness(t, err);
 	/* ranks that promise without being a majority have decided nothing: the next attempt asks again */
-	if (!gn_membership_is_majority(&t->ends, t->promised))
+	else if (!gn_membership_is_majority(&t->ends, t->promised))
 		return GN_OK;
-	if (!t->best)
+	else if (!t->best)
 		status = propose_own(t, err);
 	if (status)
 		return status;
-	if (gn_membership_is_majority(&t->ends, tell(t, GN_REGROUP_ACCEPT, q, a)))
+	if (is_enough(t, tell(t, GN_REGROUP_ACCEPT, q, a)))
 		tell(t, GN_REGROUP_DECIDE, q, a);
 	return GN_OK;
 }
@@ -334,6 +397,7 @@ static enum gn_status enter(struct gn_regroup *g, struct gn_roster *roster, stru
 	*roster = g->acceptor.current;
 	pthread_mutex_unlock(&g->lock);
 	g->epoch = roster->epoch;
+	g->is_last = !roster->count && roster->ids[0] == g->id;
 	if (!roster->count)
 		return gn_err_set(err, GN_ERR_PEER_LOST, "fewer ranks are left than the %d that this run needs", g->least);
 	if (gn_roster_rank(roster, g->id) < 0)
@@ -349,6 +413,7 @@ enum gn_status gn_regroup_form(struct gn_regroup *g, const struct gn_world_optio
 	struct gn_roster roster;
 	enum gn_status status;
 
+	g->is_last = 0;
 	pthread_mutex_lock(&g->lock);
 	g->ready = 1;
 	pthread_mutex_unlock(&g->lock);

@@ -43,7 +43,8 @@ struct gn_regroup {
 	struct gn_auth_listener *listener;
 	struct gn_regroup_contact *contacts; /* by id: the rank in the first world */
 	uint32_t count, id;
-	int least, started;
+	struct gn_regroup_witness witness; /* settle NULL: none */
+	int least, started, is_last;
 	uint64_t epoch;	  /* of the world that this process is or was last in */
 	uint64_t highest; /* ballot seen */
 	pthread_t thread;

@@ -54,7 +54,7 @@ static enum gn_status remove_dead(const struct gn_owner *o, const struct gn_owne
 {
 	enum gn_status status = GN_OK;
 	struct gn_owner_file now;
-	char other[256];
+	char other[256], next[PATH_MAX];
 	int fd = open(o->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
 
 	/* the file of another user */
@@ -64,9 +64,12 @@ static enum gn_status remove_dead(const struct gn_owner *o, const struct gn_owne
 		return errno == ENOENT ? GN_OK : gn_err_set(err, GN_ERR_IO, "cannot open %s: %s", o->path, strerror(errno));
 	if (!(flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) && !gn_owner_file_look(o->path, &now, NULL) &&
 	    is_same(&now, dead) && is_same_beat(&now, dead)) {
+		/* first: who asks then finds neither, and is no successor */
 		if (unlink(o->path))
 			status = gn_err_set(err, GN_ERR_IO, "cannot remove %s: %s", o->path, strerror(errno));
-		else
+		else if (gn_owner_next_path(next, o->path, dead->who.nonce))
+			unlink(next);
+		if (!status)
 			gn_log_warn(log, "taking over the checkpoint folder from %s, last heartbeat %.0f s ago",
 				    gn_owner_describe(&dead->who, other), age_s);
 	}
@@ -229,19 +232,43 @@ enum gn_status gn_owner_check(struct gn_owner *o, struct gn_err *err)
 			  gn_owner_describe(&now.who, other), gn_owner_describe(&o->self, mine), GN_OWNER_DEAD_S);
 }
 
-void gn_owner_release(struct gn_owner *o)
+void gn_owner_leave(struct gn_owner *o)
 {
-	struct gn_owner_file now;
-
 	if (!o)
 		return;
 	stop_beating(o);
-	if (o->fd >= 0) {
+	if (o->fd >= 0)
 		close(o->fd);
-		if (!gn_owner_file_look(o->path, &now, NULL) && !strcmp(now.who.nonce, o->self.nonce))
-			unlink(o->path);
-	}
 	pthread_cond_destroy(&o->ended);
 	pthread_mutex_destroy(&o->lock);
 	free(o);
+}
+
+static void remove_own(const char *path, const char *nonce)
+{
+	struct gn_owner_file now;
+
+	if (!gn_owner_file_look(path, &now, NULL) && !strcmp(now.who.nonce, nonce))
+		unlink(path);
+}
+
+void gn_owner_remove(const char *directory, const char *nonce)
+{
+	char path[PATH_MAX], next[PATH_MAX];
+
+	if (!*nonce || gn_path_join(path, sizeof path, directory, "owner", NULL))
+		return;
+	remove_own(path, nonce);
+	if (gn_owner_next_path(next, path, nonce))
+		unlink(next);
+}
+
+void gn_owner_release(struct gn_owner *o)
+{
+	if (!o)
+		return;
+	stop_beating(o);
+	if (o->fd >= 0)
+		remove_own(o->path, o->self.nonce);
+	gn_owner_leave(o);
 }

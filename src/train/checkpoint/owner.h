@@ -41,5 +41,15 @@ const char *gn_owner_nonce(const struct gn_owner *o);
 enum gn_status gn_owner_check(struct gn_owner *o, struct gn_err *err);
 /* Removes the file if it still belongs to this run. NULL is fine. */
 void gn_owner_release(struct gn_owner *o);
+/* Leaves the file, without a heartbeat, to those of the run who go on without this process: gn_owner_claim_after(). NULL is fine. */
+void gn_owner_leave(struct gn_owner *o);
+/* Removes such a file, if it still has this nonce, and what gn_owner_settle() has left; of a run that has ended. */
+void gn_owner_remove(const char *directory, const char *nonce);
+/* Parts of a run whose owner has this nonce, and which cannot reach each other, ask which of them succeeds it: keeps the len bytes at `mine`
+ * in DIR/owner.NONCE.next unless there is such a file, and returns what it holds, the same for all that ever ask. That file has its name
+ * when it is complete (link(2), which one process alone can do), and is removed by the claim that succeeds the owner. GN_ERR_EXISTS: the
+ * folder does not belong to that owner any more, or is no folder that the parts share. */
+enum gn_status gn_owner_settle(const char *directory, const char *nonce, const void *mine, size_t len, void *kept, size_t room,
+			       size_t *kept_len, struct gn_err *err);
 
 #endif

@@ -14,21 +14,37 @@
 
 /* Zeroed: there is none. */
 struct gn_carried {
-	int is_there;		/* the rest is */
-	struct gn_run_state state;
+	int is_there;		/* state, number and copy are the run's */
+	int goes_back;		/* no rank has the whole state: the run goes on from its last checkpoint */
+	struct gn_run_state state; /* after this rank's last finished step */
+	double epoch;		/* the same with its fraction */
+	int64_t global_batch;	/* of the run's first world; 0: not known */
 	int64_t number;		/* of checkpoints that the run has saved */
 	struct gn_checkpoint_snapshot copy; /* in torch's order; what the run has none of is NULL. Owned */
 	char owner[GN_OWNER_NONCE]; /* of the checkpoint folder; "": it has none */
 	uint64_t world;		/* worlds since the start */
 	const char *why;	/* the loss, for the log; borrowed; NULL: none */
+	int ranks;		/* of the last world that trained; 0: none has */
+	uint64_t lost_ns;	/* when that finished its last step, here */
+	uint64_t unlogged_steps; /* of its finished steps those that no line of the log counts, */
+	double unlogged_s;	/* and their time */
 };
 
+struct gn_comm;
 struct gn_session;
+struct gn_train_options;
 
-/* Local; a session's state as it was after its last finished step. */
+/* Local; a session's state as it was after its last finished step. Leaves the checkpoint folder to the session that goes on. */
 enum gn_status gn_carried_take(struct gn_carried *c, struct gn_session *s, struct gn_err *err);
 /* Collective. The state of the rank that has come furthest, on all; *done: 0: none has one. For gn_session_restore. */
 enum gn_status gn_carried_give(const struct gn_carried *c, struct gn_session *s, int *done, struct gn_err *err);
+/* Collective, at the start of each world: what --elastic-batch makes of the options; remembers the first world's global batch. */
+enum gn_status gn_carried_batch(struct gn_carried *c, struct gn_comm *comm, struct gn_train_options *o, struct gn_err *err);
+/* Rank 0, when the first step after a loss begins: a line of the log about what the loss cost. */
+enum gn_status gn_carried_log_recovery(const struct gn_carried *c, struct gn_session *s, struct gn_err *err);
+/* No rank goes on after a loss, which this process says in the log for all, unless that has an end already; and the checkpoint folder is
+ * free. */
+void gn_carried_log_failure(const struct gn_carried *c, const struct gn_train_options *o, struct gn_log *log, const struct gn_err *err);
 void gn_carried_release(struct gn_carried *c);
 
 #endif

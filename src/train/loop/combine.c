@@ -127,6 +127,21 @@ static int asks_elastic(const struct gn_train_options *o)
 	return o->elastic > 0;
 }
 
+static int asks_kept_batch(const struct gn_train_options *o)
+{
+	return o->elastic > 0 && !(o->elastic_batch && !strcmp(o->elastic_batch, "scale"));
+}
+
+static int asks_scaled_batch(const struct gn_train_options *o)
+{
+	return o->elastic > 0 && !asks_kept_batch(o);
+}
+
+static int asks_global_batch(const struct gn_train_options *o)
+{
+	return o->global_batch > 0;
+}
+
 static int asks_local_folder(const struct gn_train_options *o)
 {
 	return o->checkpoint_local != NULL;
@@ -139,7 +154,8 @@ static int asks_allreduce(const struct gn_train_options *o)
 }
 
 enum { COMPRESS, DGC, LOCAL, SHARD, GPU, SHARED, ALLREDUCE, OTHER_THAN_SGD, LARGE_BATCH, NESTEROV, AVERAGE, SERVERS, ASYNC, CLIP, SYNC_BN,
-       HALVING, TRACE, CLASS_WEIGHTS, ELASTIC, LOCAL_FOLDER, PIPELINE, RESIZE, FREEZE };
+       HALVING, TRACE, CLASS_WEIGHTS, ELASTIC, LOCAL_FOLDER, PIPELINE, RESIZE, FREEZE,
+       KEPT_BATCH, SCALED_BATCH, GLOBAL_BATCH };
 static const struct gn_train_feature features[] = {
 	[COMPRESS] = {"--compress", "--compress topk:0.1", asks_compress},
 	[DGC] = {"--compress dgc:F", "--compress dgc:0.1", asks_dgc},
@@ -160,6 +176,9 @@ static const struct gn_train_feature features[] = {
 	[TRACE] = {"--trace", "--trace t.json", asks_trace},
 	[CLASS_WEIGHTS] = {"--class-weights", "--class-weights balanced", asks_class_weights},
 	[ELASTIC] = {"--elastic", "--elastic 2", asks_elastic},
+	[KEPT_BATCH] = {"--elastic with --elastic-batch keep", "--elastic 2", asks_kept_batch},
+	[SCALED_BATCH] = {"--elastic with --elastic-batch scale", "--elastic 2 --elastic-batch scale", asks_scaled_batch},
+	[GLOBAL_BATCH] = {"--global-batch", "--global-batch 64", asks_global_batch},
 	[LOCAL_FOLDER] = {"--checkpoint-local", "--checkpoint c --checkpoint-local l", asks_local_folder},
 	[PIPELINE] = {"--parallel with pipeline", "--parallel data=1,pipeline=2", asks_pipeline},
 	[RESIZE] = {"--resize-schedule", "--resize-schedule 0:16,1:28", asks_resize},
@@ -191,11 +210,15 @@ static const struct gn_train_conflict conflicts[] = {
 	{&features[ASYNC], &features[TRACE], "a trace is gathered from all ranks together, which one that is lost would stop"},
 	{&features[ELASTIC], &features[COMPRESS], "what a rank kept back of its gradients is lost with it"},
 	{&features[ELASTIC], &features[LOCAL], "what a rank trained since the last average is lost with it"},
-	{&features[ELASTIC], &features[SHARD], "a part of the optimizer state is lost with its rank"},
 	{&features[ELASTIC], &features[SERVERS], "a part of the parameters is lost with its server"},
 	{&features[ELASTIC], &features[GPU], "the state is kept in the host's memory only"},
 	{&features[ELASTIC], &features[HALVING], "trials are compared at steps that another number of ranks moves"},
 	{&features[ELASTIC], &features[TRACE], "a trace is of ranks that stay the same"},
+	{&features[KEPT_BATCH], &features[SYNC_BN], "ranks whose batches are of one statistic need as many of them each: give --elastic-batch scale"},
+	{&features[GLOBAL_BATCH], &features[SYNC_BN], "ranks whose batches are of one statistic need as many of them each"},
+	{&features[GLOBAL_BATCH], &features[SCALED_BATCH], "the global batch that was given would not stay"},
+	{&features[GLOBAL_BATCH], &features[LOCAL], "a rank trains by the mean of its own batches, of which ranks may have different numbers"},
+	{&features[GLOBAL_BATCH], &features[SERVERS], "servers take the same share of each worker's gradients"},
 	{&features[ELASTIC], &features[LOCAL_FOLDER], "parts of checkpoints are lost with the node that has them"},
 	{&features[PIPELINE], &features[COMPRESS], "each stage has gradients of its own, and compression is for those of the whole network"},
 	{&features[PIPELINE], &features[LOCAL], "stages of one network cannot train by themselves"},
@@ -206,6 +229,7 @@ static const struct gn_train_conflict conflicts[] = {
 	{&features[PIPELINE], &features[ELASTIC], "a part of the network is lost with its rank"},
 	{&features[PIPELINE], &features[LOCAL_FOLDER], "each stage writes its own part of a checkpoint, and nodes keep whole ones"},
 	{&features[PIPELINE], &features[RESIZE], "stages exchange activations of one size"},
+	{&features[PIPELINE], &features[GLOBAL_BATCH], "each pipeline takes the same number of micro-batches"},
 	{&features[PIPELINE], &features[FREEZE], "a stage might have nothing left to train"},
 };
 

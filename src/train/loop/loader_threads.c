@@ -64,7 +64,7 @@ static void decide(struct gn_session *s)
 	/* all that is read ahead is there already: that says what is needed, too, but not how long it takes */
 	if (samples <= 0)
 		return;
-	decode_s = (e.busy_s - t->before.busy_s) / samples * (double)(s->options->batch * s->options->accumulate);
+	decode_s = (e.busy_s - t->before.busy_s) / samples * (double)(s->options->batch * s->schedule.own_batches);
 	t->count = gn_loader_threads_choose(decode_s, step_s, waited_s, was, most);
 	gn_loader_set_threads(s->data.loader, t->count);
 	if (gn_comm_rank(s->comm) == 0 && (t->count != was || !t->decisions))

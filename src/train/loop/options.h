@@ -37,6 +37,7 @@ struct gn_train_options {
 	double momentum, beta2, eps, trust, clip, weight_decay, label_smoothing, ema, mixup, cutmix, random_erasing;
 	int nesterov, decay_all, dropout, zero_gamma;
 	int64_t accumulate;	       /* batches a step */
+	int64_t global_batch;	       /* images a step, of all ranks, instead of accumulate; 0: accumulate counts */
 	const char *sync_bn;	       /* sync_bn.h; NULL: each rank has its own statistics */
 	const char *recipe;	       /* for the command: its choices are in the other fields */
 	int dry_run;		       /* for the command: only print the recipe */
@@ -68,6 +69,9 @@ struct gn_train_options {
 	double checkpoint_minutes;     /* by rank 0's clock; 0: not by time */
 	const char *log;
 	int64_t log_every;
+	double slow_factor;	       /* 0: slow ranks are not named */
+	int64_t slow_steps;
+	const char *log_samples;       /* folder of sample_log.h; NULL: none */
 	const char *metrics;	       /* Prometheus' text format; NULL: none */
 	const char *halving;	       /* "FACTOR:RUNGS": the run stops at step total / FACTOR^k, k = RUNGS..1, when is_behind says so; NULL: never */
 	/* On rank 0, at such a step, whose lines are in the log. *behind: stop; why: a text for the log. */
@@ -94,6 +98,7 @@ struct gn_train_options {
 	int64_t micro_batches;	       /* in which each batch passes a pipeline; batch and accumulate count micro-batches within a run */
 	const char *cut;	       /* as gn_cuts_parse takes it; NULL: chosen */
 	int64_t elastic;	       /* ranks with which the run goes on after losses; 0: it ends with the first loss */
+	const char *elastic_batch;     /* keep or scale: what becomes of the global batch after a loss */
 	struct gn_carried *carried;    /* with elastic: the state in memory; else NULL */
 	int any_order;		       /* bucket sizes that change the order of sums may be tried, too: bucket_autotune.h */
 	struct gn_world_options world;

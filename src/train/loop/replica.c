@@ -98,6 +98,18 @@ static enum gn_status alloc_step(struct gn_replica *r, struct gn_err *err)
 	return GN_OK;
 }
 
+double gn_replica_mean_batches(const struct gn_replica *r)
+{
+	const struct gn_replica_options *o = &r->options;
+
+	return o->step_batches ? (double)o->step_batches / gn_comm_size(o->comm) : o->batches;
+}
+
+int gn_replica_most_batches(const struct gn_replica *r)
+{
+	return (int)ceil(gn_replica_mean_batches(r));
+}
+
 enum gn_status gn_replica_share(struct gn_replica *r, struct gn_err *err)
 {
 	const struct gn_replica_options *o = &r->options;
@@ -111,7 +123,8 @@ enum gn_status gn_replica_share(struct gn_replica *r, struct gn_err *err)
 	arrays.no_slots = o->servers && gn_server_client_worker(o->servers) > 0;
 	arrays.group = r->shard ? gn_shard_group(r->shard) : o->pipe ? gn_pipe_stage_group(o->pipe) : NULL;
 
-	r->divides = r->shard && o->shard == GN_SHARD_GRADIENTS && o->batches > 1;
+	/* sums of each batch are collective: all ranks need as many batches */
+	r->divides = r->shard && o->shard == GN_SHARD_GRADIENTS && o->batches > 1 && o->step_batches % gn_comm_size(o->comm) == 0;
 	if (!status)
 		status = alloc_step(r, err);
 	if (!status && o->ema > 0)
@@ -203,6 +216,7 @@ enum gn_status gn_replica_set_plan(struct gn_replica *r, const struct gn_model *
 	o.device = &r->device;
 	o.weights = gn_weight_layouts_layouts(r->layouts);
 	o.batches = r->options.batches;
+	o.share = 1 / gn_replica_mean_batches(r);
 	o.mean_loss = r->piggyback + GN_PIGGYBACK_LOSS;
 	o.correct = r->piggyback + GN_PIGGYBACK_CORRECT;
 	o.class_weights = r->options.class_weights;

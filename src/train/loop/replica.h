@@ -42,7 +42,8 @@ struct gn_replica_options {
 	struct gn_optimizer_options optimizer;
 	double ema;		       /* decay of the moving average; 0: none */
 	const double *class_weights;   /* host: of the plans' loss, whose mean is over the global batch's weights; NULL: none */
-	int batches;		       /* whose gradients make a step; at least 1 */
+	int batches;		       /* of this rank, whose gradients make a step; at least 1 */
+	int step_batches;	       /* of all ranks; 0: as many on each */
 	const char *algo, *gpu_comm;   /* what sums: as gn_sharing_options and gn_gpu_attach take it */
 	struct gn_compress_options compress; /* of these spec, seed, momentum and clip; of one rank nothing is compressed */
 	struct gn_local_steps local;	     /* of these every and from_epoch */
@@ -111,6 +112,9 @@ void gn_replica_release(struct gn_replica *r);
 /* The plan of micro-batch number k of a step; with pipe. And bytes of all plans. */
 struct gn_plan *gn_replica_plan_of(const struct gn_replica *r, int k);
 size_t gn_replica_plan_bytes(const struct gn_replica *r);
+/* Batches of a step by rank: the mean, and the most of any rank. */
+double gn_replica_mean_batches(const struct gn_replica *r);
+int gn_replica_most_batches(const struct gn_replica *r);
 /* Whether several ranks sum in memory of GPUs. */
 int gn_replica_sums_on_gpus(const struct gn_replica *r);
 /* For reducers beside the replica's own. */

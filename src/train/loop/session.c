@@ -7,6 +7,7 @@
 #include "src/train/loop/carried.h"
 #include "src/train/loop/class_weights.h"
 #include "src/train/loop/input.h"
+#include "src/train/loop/sample_log.h"
 #include "src/train/loop/session_pipeline.h"
 #include "src/train/model/weights.h"
 #include "src/train/optim/lr_scale.h"
@@ -81,6 +82,21 @@ static void move_momentum(struct gn_replica_options *o)
 	update->momentum = update->clip = 0;
 }
 
+/* Divides the batches of a step among the ranks: the first ones take one more where they cannot have equally many. */
+static enum gn_status divide_batches(struct gn_session *s, struct gn_err *err)
+{
+	const struct gn_train_options *o = s->options;
+	const int64_t batches = o->global_batch ? o->global_batch / o->batch : o->accumulate * s->workers;
+
+	if (batches < s->workers)
+		return gn_err_set(err, GN_ERR_USAGE, "--global-batch %" PRId64 " is %" PRId64 " batch%s of %" PRId64 ", fewer than %d ranks: start fewer "
+				  "ranks, or give a smaller --batch", o->global_batch, batches, batches == 1 ? "" : "es", o->batch, s->workers);
+	s->schedule.batches = (int)batches;
+	s->schedule.own_batches = s->schedule.batches / s->workers + (s->worker < s->schedule.batches % s->workers);
+	s->schedule.global_batch = (uint64_t)o->batch * (uint64_t)batches;
+	return GN_OK;
+}
+
 static enum gn_status init_replica(struct gn_session *s, struct gn_err *err)
 {
 	const struct gn_train_options *o = s->options;
@@ -88,7 +104,7 @@ static enum gn_status init_replica(struct gn_session *s, struct gn_err *err)
 		.comm = gn_session_data_comm(s), .model = gn_session_own_model(s), .pipe = s->pipeline ? s->pipeline->stage : NULL, .log = s->log,
 		.device = s->device,
 		.optimizer = gn_session_optimizer_options(o), .servers = o->served,
-		.ema = o->ema, .class_weights = s->data.class_weights, .batches = (int)o->accumulate, .algo = o->algo, .gpu_comm = o->comm,
+		.ema = o->ema, .class_weights = s->data.class_weights, .batches = s->schedule.own_batches, .step_batches = o->served ? 0 : s->schedule.batches, .algo = o->algo, .gpu_comm = o->comm,
 		.compress = {.spec = s->compress, .seed = (uint64_t)o->seed},
 		.local = {.every = (uint64_t)o->local_steps, .from_epoch = (uint64_t)o->local_from},
 		.shard = gn_shard_mode_of(o->shard),
@@ -212,17 +228,15 @@ static void log_shorter_schedule(const struct gn_session *s)
 static enum gn_status make_schedule(struct gn_session *s, struct gn_err *err)
 {
 	const struct gn_train_options *o = s->options;
-	uint64_t steps = gn_loader_batches(s->data.loader) / (uint64_t)o->accumulate;
+	uint64_t steps = gn_dataset_count(s->data.train) / s->schedule.global_batch;
 	enum gn_status status = gn_lr_shape_parse(o->schedule, &s->schedule.lr.shape, err);
 
-	s->schedule.global_batch = (uint64_t)o->batch * (uint64_t)s->workers * (uint64_t)o->accumulate;
 	s->schedule.epoch_samples = steps * s->schedule.global_batch;
 	if (!status && !steps)
-		return gn_err_set(err, GN_ERR_DATA, "%s has %llu sample%s, fewer than a step takes: %d rank%s with %lld batch%s "
-				  "of %lld image%s", o->data, (unsigned long long)gn_dataset_count(s->data.train),
-				  gn_text_plural(gn_dataset_count(s->data.train)), s->workers,
-				  gn_text_plural((uint64_t)s->workers), (long long)o->accumulate,
-				  o->accumulate == 1 ? "" : "es", (long long)o->batch, gn_text_plural((uint64_t)o->batch));
+		return gn_err_set(err, GN_ERR_DATA, "%s has %llu sample%s, fewer than a step takes: %d batch%s of %lld image%s on %d rank%s",
+				  o->data, (unsigned long long)gn_dataset_count(s->data.train), gn_text_plural(gn_dataset_count(s->data.train)),
+				  s->schedule.batches, s->schedule.batches == 1 ? "" : "es", (long long)o->batch,
+				  gn_text_plural((uint64_t)o->batch), s->workers, gn_text_plural((uint64_t)s->workers));
 	s->checkpoint.info.global_batch = (int64_t)s->schedule.global_batch;
 	s->checkpoint.info.world_size = s->workers;
 	s->schedule.lr.lr = o->lr;
@@ -253,7 +267,7 @@ static void op_ran(void *context, int node, int backward, uint64_t began_ns, uin
 static enum gn_status make_trace(struct gn_session *s, struct gn_err *err)
 {
 	const struct gn_train_options *o = s->options;
-	uint64_t batches = (uint64_t)o->accumulate, nodes = (uint64_t)gn_model_node_count(s->model);
+	uint64_t batches = (uint64_t)s->schedule.own_batches, nodes = (uint64_t)gn_model_node_count(s->model);
 	struct gn_trace_options to = {
 		.path = o->trace, .steps = o->trace_steps,
 		/* Operators both ways, samples decoded one by one at most, buckets and what moved them. */
@@ -270,7 +284,9 @@ static enum gn_status open_all(struct gn_session *s, struct gn_err *err)
 	enum gn_status status;
 
 	gn_input_threads(s->options->threads, gn_world_local_size(gn_comm_world(s->comm)));
-	status = gn_compress_parse(s->options->compress, &s->compress, err);
+	status = divide_batches(s, err);
+	if (!status)
+		status = gn_compress_parse(s->options->compress, &s->compress, err);
 	if (!status && s->options->checkpoint_key) {
 		status = gn_data_key_read(s->options->checkpoint_key, &s->checkpoint.key, err);
 		s->checkpoint.info.key = &s->checkpoint.key;
@@ -298,6 +314,9 @@ static enum gn_status prepare(struct gn_session *s, struct gn_err *err)
 		status = make_loaders(s, err);
 	if (!status)
 		status = make_schedule(s, err);
+	if (!status && s->options->log_samples)
+		status = gn_sample_log_open(s->options->log_samples, s->options->carried ? s->options->carried->world : 1,
+					    gn_world_rank(gn_comm_world(s->comm)), s->log, &s->metrics.samples, err);
 	if (!status && s->options->log && gn_comm_rank(s->comm) == 0)
 		status = gn_metrics_log_open(s->options->log, s->options->carried && s->options->carried->why, s->log, &s->metrics.log, err);
 	return status;
@@ -401,11 +420,17 @@ void gn_session_destroy(struct gn_session *s)
 	gn_dataset_close(s->data.val);
 	gn_dataset_close(s->data.train);
 	gn_metrics_log_close(s->metrics.log);
+	gn_sample_log_close(s->metrics.samples);
 	gn_status_files_destroy(s->status.files);
 	gn_usage_destroy(s->status.usage);
-	gn_owner_release(s->checkpoint.owner);
+	if (s->checkpoint.leaves_owner)
+		gn_owner_leave(s->checkpoint.owner);
+	else
+		gn_owner_release(s->checkpoint.owner);
 	gn_trace_destroy(s->metrics.trace);
 	free(s->is_lost);
+	free(s->slow.steps);
+	free(s->slow.is_named);
 	gn_data_key_wipe(&s->checkpoint.key);
 	free(s);
 }

@@ -26,12 +26,14 @@ struct gn_session_data {
 	struct gn_loader *loader, *val_loader;
 	struct gn_balance *balance; /* NULL: --sampling shuffled */
 	double *class_weights;		 /* NULL: none */
+	uint64_t began_step, epoch, batches; /* where the loader began, and batches that it gave since then */
 };
 
 struct gn_session_schedule {
 	struct gn_lr lr;
 	struct gn_resize_schedule resize;
 	uint64_t global_batch;
+	int batches, own_batches;	 /* of a step: of all ranks, which may have different numbers of them, and of this one */
 	uint64_t epoch_samples;		 /* that an epoch uses: whole global batches */
 };
 
@@ -39,6 +41,7 @@ struct gn_session_checkpoint {
 	struct gn_checkpoint_info info;	 /* constant part; state is filled when saving */
 	struct gn_owner *owner;		 /* rank 0, with --checkpoint */
 	char nonce[GN_OWNER_NONCE];	 /* of it, on all ranks */
+	int leaves_owner;		 /* the run goes on in another session, which claims the folder after this one */
 	struct gn_checkpoint_writer *writer; /* with --checkpoint */
 	struct gn_data_key key;		 /* with --checkpoint-key */
 	char *local;			 /* with --checkpoint-local: this run's folder on this node */
@@ -59,9 +62,13 @@ struct gn_session_threads {
 
 struct gn_session_metrics {
 	struct gn_metrics_log *log;	 /* rank 0 with --log */
+	struct gn_sample_log *samples;	 /* with --log-samples */
 	struct gn_trace *trace;		 /* with --trace */
 	struct gn_plan_profiler profiler;
 	uint64_t began_ns, began_step;	 /* when this start's training began: summary.h */
+	uint64_t last_ns;		 /* when the last step was finished */
+	uint64_t unlogged_steps;	 /* since the last line of steps, */
+	double unlogged_s;		 /* and their time */
 	uint64_t evaluations, images;	 /* since then; images: that steps trained on */
 	double steps_s, waited_s;	 /* since then, on this rank: time of steps, and of it what they waited for images */
 	double last_top1;		 /* of them, as a share; of the network, not of its average */
@@ -84,6 +91,12 @@ struct gn_session_best {
 	uint64_t worse[GN_PATIENCE_MAX];
 	int is_over;			 /* they are as many as --patience allows: the run ends */
 	char why[160];
+};
+
+/* Of --slow-factor, rank 0; for each rank, how many steps it has been slow, and whether the log says so. */
+struct gn_session_slow {
+	uint64_t *steps;
+	char *is_named;
 };
 
 struct gn_session_status {
@@ -117,6 +130,7 @@ struct gn_session {
 	struct gn_session_threads loader_threads;
 	struct gn_session_metrics metrics;
 	struct gn_session_status status;
+	struct gn_session_slow slow;
 	struct gn_session_halving halving;
 	struct gn_session_best best;
 	struct gn_model *model;		 /* at its full side */
@@ -247,6 +261,9 @@ enum gn_status gn_session_begin_status(struct gn_session *s, uint64_t total_step
  * NULL with one rank. */
 enum gn_status gn_session_interval_status(struct gn_session *s, const struct gn_interval *sums, const struct gn_scaling_report *report,
 					  int *gathered, struct gn_err *err);
+/* Rank 0, at the end of an interval of several ranks: names in the log those that have become slow (--slow-factor), or fast again. */
+enum gn_status gn_session_note_slow(struct gn_session *s, const struct gn_interval *sums, const struct gn_scaling_report *report,
+				    struct gn_err *err);
 /* Writes the status if that is due; cheap otherwise. doing: static text. */
 void gn_session_tell_status(struct gn_session *s, const char *doing);
 /* Collective. What --halving says, before the first step. */

@@ -1,6 +1,7 @@
 #include "src/train/loop/carried.h"
 
 #include "src/base/clock.h"
+#include "src/base/text.h"
 #include "src/train/loop/session.h"
 #include "transport/coll/agree.h"
 
@@ -20,17 +21,26 @@ enum gn_status gn_carried_take(struct gn_carried *c, struct gn_session *s, struc
 	struct gn_checkpoint_arrays a = gn_session_arrays(s);
 	enum gn_status status;
 
+	c->is_there = 0;
+	c->state = s->state;
+	c->epoch = gn_session_epoch(s);
+	c->number = s->checkpoint.number;
+	c->ranks = gn_comm_size(s->comm);
+	c->lost_ns = s->metrics.last_ns;
+	c->unlogged_steps = s->metrics.unlogged_steps;
+	c->unlogged_s = s->metrics.unlogged_s;
+	memcpy(c->owner, s->checkpoint.nonce, sizeof c->owner);
+	s->checkpoint.leaves_owner = 1;
+	c->goes_back = s->replica.shard != NULL;
+	if (c->goes_back)
+		return GN_OK;
 	/* sums over ranks write to the buffers, and one of them may have come to half of it */
 	if (s->is_within_step)
 		a.buffers = s->replica.kept_buffers;
-	c->is_there = 0;
 	status = gn_checkpoint_snapshot_take(&c->copy, s->model, 0, 1, s->checkpoint.info.optimizer, &a, err);
 	if (status)
 		return status;
 	gn_checkpoint_snapshot_to_plain(&c->copy, s->replica.layouts);
-	c->state = s->state;
-	c->number = s->checkpoint.number;
-	memcpy(c->owner, s->checkpoint.nonce, sizeof c->owner);
 	c->is_there = 1;
 	return GN_OK;
 }
@@ -105,6 +115,66 @@ enum gn_status gn_carried_give(const struct gn_carried *c, struct gn_session *s,
 			    c->why ? c->why : "a rank was lost", gn_comm_size(s->comm), s->state.step, s->state.epoch, s->state.sample);
 	*done = 1;
 	return GN_OK;
+}
+
+enum gn_status gn_carried_batch(struct gn_carried *c, struct gn_comm *comm, struct gn_train_options *o, struct gn_err *err)
+{
+	int64_t first = c->global_batch;
+	/* one that has just joined learns it */
+	enum gn_status status = gn_comm_allreduce(comm, &first, 1, GN_I64, gn_reduce_of(GN_I64, GN_MAX), err);
+
+	if (status)
+		return status;
+	c->global_batch = first ? first : o->global_batch ? o->global_batch : o->batch * gn_comm_size(comm) * o->accumulate;
+	if (!first)
+		return GN_OK;
+	if (!strcmp(o->elastic_batch, "scale")) {
+		o->lr_batch = o->lr_batch > 0 ? o->lr_batch : (double)first;
+		return GN_OK;
+	}
+	o->global_batch = first;
+	o->accumulate = 1;
+	return GN_OK;
+}
+
+enum gn_status gn_carried_log_recovery(const struct gn_carried *c, struct gn_session *s, struct gn_err *err)
+{
+	const double seconds = (double)(gn_clock_ns() - c->lost_ns) * 1e-9;
+	const uint64_t redone = c->state.step > s->state.step ? c->state.step - s->state.step : 0;
+	struct gn_json *j;
+
+	if (gn_comm_rank(s->comm) || !c->ranks)
+		return GN_OK;
+	gn_log_info(s->log, "%.2f s from the last finished step of %d ranks to the next one of %d; %" PRIu64 " finished step%s %s done again", seconds,
+		    c->ranks, gn_comm_size(s->comm), redone, gn_text_plural(redone), redone == 1 ? "is" : "are");
+	j = gn_metrics_log_begin(s->metrics.log, "recovered");
+	if (j) {
+		gn_json_uint(j, "step", s->state.step);
+		gn_json_uint(j, "world", c->world);
+		gn_json_int(j, "ranks", gn_comm_size(s->comm));
+		gn_json_int(j, "ranks_before", c->ranks);
+		gn_json_fixed(j, "seconds", seconds, 3);
+		gn_json_uint(j, "steps_redone", redone);
+		gn_json_uint(j, "unlogged_steps", c->unlogged_steps);
+		gn_json_fixed(j, "unlogged_seconds", c->unlogged_s, 3);
+		gn_json_string(j, "after", c->why);
+	}
+	return gn_metrics_log_end(s->metrics.log, err);
+}
+
+void gn_carried_log_failure(const struct gn_carried *c, const struct gn_train_options *o, struct gn_log *log, const struct gn_err *err)
+{
+	struct gn_metrics_log *lines = NULL;
+	uint64_t running = o->log ? gn_metrics_log_running_world(o->log) : 0;
+	struct gn_err ignored;
+
+	if (c->ranks && o->checkpoint)
+		gn_owner_remove(o->checkpoint, c->owner);
+	/* another process may have said it, or even have gone on and ended before this one knew of the loss */
+	if (!c->ranks || !running || running > c->world || gn_metrics_log_open(o->log, 1, log, &lines, &ignored))
+		return;
+	gn_metrics_log_failure(lines, c->state.step, c->epoch, err);
+	gn_metrics_log_close(lines);
 }
 
 void gn_carried_release(struct gn_carried *c)

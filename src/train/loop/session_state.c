@@ -154,7 +154,7 @@ static enum gn_status log_changed_options(const struct gn_session *s, const char
 {
 	/* where things are, what is of no consequence for the result, and what has been compared by its value */
 	static const char *const skip[] = {
-		"options", "data", "val", "init", "key-file", "checkpoint", "checkpoint-local", "checkpoint-key", "resume", "log", "log-every", "trace", "trace-steps", "threads",
+		"options", "data", "val", "init", "key-file", "checkpoint", "checkpoint-local", "checkpoint-key", "resume", "log", "log-every", "log-samples", "trace", "trace-steps", "threads",
 		"loader-threads", "prefetch", "tuning", "progress", "mean", "deviation", "resize", "side", "channels",
 		"join-timeout", "heartbeat-timeout", "stall-timeout", "socket-ifname", NULL,
 	};
@@ -226,10 +226,13 @@ struct origin {
 static enum gn_status read_state(struct gn_session *s, struct origin *from, struct gn_err *err)
 {
 	const char *resume = s->options->resume, *directory = s->options->checkpoint;
+	int goes_back = s->options->carried && s->options->carried->goes_back && gn_checkpoint_any(directory);
 	struct gn_checkpoint_info info;
 	char folder[PATH_MAX];
 	enum gn_status status;
 
+	if (goes_back)
+		resume = "auto";
 	if (!strcmp(resume, "none")) {
 		if (directory && gn_checkpoint_any(directory))
 			return gn_err_set(err, GN_ERR_USAGE,
@@ -251,7 +254,7 @@ static enum gn_status read_state(struct gn_session *s, struct origin *from, stru
 		status = load(s, folder, &info, err);
 	if (!status && resume != directory)
 		status = check_newest(s, folder, &info, err);
-	if (!status)
+	if (!status && !goes_back)
 		status = log_changed_options(s, folder, err);
 	if (status)
 		return status;

@@ -159,6 +159,9 @@ enum gn_status gn_session_step(struct gn_session *s, const volatile sig_atomic_t
 	s->metrics.images += gn_session_step_images(s);
 	s->step_s = took - (sums->data - waited);
 	s->metrics.steps_s += took;
+	s->metrics.unlogged_s += took;
+	s->metrics.unlogged_steps++;
+	s->metrics.last_ns = gn_clock_ns();
 	s->metrics.waited_s += sums->data - waited;
 	if (gn_session_reads_images(s))
 		gn_loader_threads_note(s, took, sums->data - waited);
@@ -177,7 +180,7 @@ static void describe_conditions(const struct gn_session *s, struct gn_strbuf *ou
 	gn_strbuf_printf(out, "%s of %zu parameters, %d ranks on %d nodes, %" PRId64 " x %" PRId64 " images, transport %s, algo %s, "
 			 "progress %s, threads %" PRId64 ", bucket %" PRId64 ", overlap %d%s, side %" PRId64 ", %s", gn_model_name(s->model),
 			 gn_model_param_elements(s->model), gn_comm_size(s->comm), gn_world_nodes(gn_comm_world(s->comm)),
-			 o->accumulate, o->batch, o->transport ? o->transport : "auto", o->algo ? o->algo : "auto",
+			 (int64_t)s->schedule.own_batches, o->batch, o->transport ? o->transport : "auto", o->algo ? o->algo : "auto",
 			 o->progress ? o->progress : "caller", o->threads, o->bucket, o->overlap, o->any_order ? ", any order" : "", o->side,
 			 o->precision ? o->precision : "fp32");
 }

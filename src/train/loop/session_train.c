@@ -4,6 +4,7 @@
 #include "src/train/plan/device.h"
 #include "src/train/loop/augment_options.h"
 #include "src/train/loop/input.h"
+#include "src/train/loop/sample_log.h"
 #include "src/train/model/weights.h"
 #include "transport/coll/agree.h"
 
@@ -61,11 +62,14 @@ static void decoded(void *trace, int thread, uint32_t samples, uint64_t began_ns
 
 static enum gn_status next_batch(void *context, const void **images, struct gn_targets *targets, struct gn_err *err)
 {
+	struct gn_session *s = context;
 	struct gn_batch batch;
-	enum gn_status status = gn_loader_next(((struct gn_session *)context)->data.loader, &batch, err);
+	enum gn_status status = gn_loader_next(s->data.loader, &batch, err);
 
 	if (status)
 		return status;
+	gn_sample_log_batch(s->metrics.samples, s->data.began_step + s->data.batches++ / (uint64_t)s->schedule.own_batches + 1, s->data.epoch,
+			    batch.indices, batch.count);
 	*images = gn_batch_input(&batch);
 	*targets = (struct gn_targets){.labels = batch.labels, .pair_labels = batch.pair_labels, .lambdas = batch.lambdas};
 	return GN_OK;
@@ -77,6 +81,7 @@ enum gn_status gn_session_make_loader(struct gn_session *s, struct gn_err *err)
 	int full = gn_model_side(s->model);
 	struct gn_loader_options lo = {
 		.rank = (uint32_t)s->worker, .ranks = (uint32_t)s->workers, .batch = (uint32_t)o->batch,
+		.step_batches = (uint32_t)s->schedule.batches,
 		.profiler = s->metrics.trace ? decoded : NULL, .profiler_context = s->metrics.trace,
 		.balance = s->data.balance, .threads = gn_loader_threads_most(s), .prefetch_bytes = (size_t)o->prefetch,
 	};
@@ -179,5 +184,8 @@ enum gn_status gn_session_begin_epoch(struct gn_session *s, struct gn_err *err)
 			gn_log_info(s->log, "epoch %" PRIu64 ": images of side %d", s->state.epoch, side);
 	}
 	s->replica.staged = 0;
+	s->data.began_step = s->state.step;
+	s->data.epoch = s->state.epoch;
+	s->data.batches = 0;
 	return status || !gn_session_reads_images(s) ? status : gn_loader_start(s->data.loader, (uint32_t)s->state.epoch, s->state.sample, err);
 }

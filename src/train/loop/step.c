@@ -193,7 +193,7 @@ static enum gn_status run_batch(struct gn_running_step *run, int k, struct gn_er
 	if (sums)
 		gn_reducer_begin(r->reducer);
 	if (!status)
-		status = gn_plan_run(r->plan, run->step->number * (uint64_t)r->options.batches + (uint64_t)k, &observer,
+		status = gn_plan_run(r->plan, run->step->number * (uint64_t)gn_replica_most_batches(r) + (uint64_t)k, &observer,
 				     is_last && !r->divides ? r->accumulated : NULL, err);
 	if (!status && !sums)
 		status = gn_step_accumulate(r, k == 0, err);
@@ -298,7 +298,7 @@ enum gn_status gn_step_run(struct gn_replica *r, const struct gn_step *step, str
 		status = share_flags(r, err);
 	account_sums(&run);
 	summed = gn_clock_ns();
-	u.grad_scale = 1 / (divisor(r) * r->options.batches * gn_plan_loss_scale(r->plan));
+	u.grad_scale = 1 / (divisor(r) * gn_replica_mean_batches(r) * gn_plan_loss_scale(r->plan));
 	if (!status)
 		status = add_parts(r, err);
 	if (!status)

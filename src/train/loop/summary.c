@@ -202,8 +202,10 @@ void gn_summary_start(struct gn_session *s, uint64_t steps_left)
 		gn_strbuf_printf(&text, ", evaluation on %" PRIu64, gn_dataset_count(s->data.val));
 	gn_strbuf_printf(&text, "; global batch %" PRIu64 " (%d rank%s x %" PRId64, s->schedule.global_batch, ranks,
 			 gn_text_plural((uint64_t)ranks), o->batch);
-	if (o->accumulate > 1)
-		gn_strbuf_printf(&text, " x %" PRId64 " accumulated", o->accumulate);
+	if (s->schedule.batches % ranks)
+		gn_strbuf_printf(&text, " x %d or %d accumulated", s->schedule.own_batches - 1, s->schedule.own_batches);
+	else if (s->schedule.own_batches > 1)
+		gn_strbuf_printf(&text, " x %d accumulated", s->schedule.own_batches);
 	gn_strbuf_puts(&text, "); ");
 	if (!o->steps)
 		gn_strbuf_printf(&text, "%" PRId64 " epoch%s, ", o->epochs, gn_text_plural((uint64_t)o->epochs));

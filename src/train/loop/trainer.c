@@ -77,6 +77,8 @@ static enum gn_status log_interval(struct gn_session *s, struct gn_interval *sum
 
 	if (!status)
 		status = gn_session_interval_status(s, sums, report, &used, err);
+	if (!status && report)
+		status = gn_session_alone(s, gn_session_note_slow(s, sums, report, err));
 	if (status) {
 		gn_scaling_report_release(&gathered);
 		return status;
@@ -87,6 +89,8 @@ static enum gn_status log_interval(struct gn_session *s, struct gn_interval *sum
 	log_interval_text(s, sums, report);
 	gn_scaling_report_release(&gathered);
 	*sums = (struct gn_interval){0};
+	s->metrics.unlogged_steps = 0;
+	s->metrics.unlogged_s = 0;
 	return gn_session_alone(s, gn_metrics_log_end(s->metrics.log, err));
 }
 
@@ -326,15 +330,17 @@ static void log_mesh(const struct gn_session *s, struct gn_json *j)
 
 static enum gn_status log_start(struct gn_session *s, int resumed, struct gn_err *err)
 {
+	const int is_after_loss = s->options->carried && s->options->carried->why;
 	struct gn_strbuf resolved;
 	struct gn_json *j;
 
 	if (s->device.bf16 && strcmp(gn_device_precision(&s->device), "bf16"))
 		gn_log_info(s->log, "this processor has no instructions for bfloat16, it emulates them");
-	if (!resumed && gn_metrics_log_had_lines(s->metrics.log))
+	if (!resumed && !is_after_loss && gn_metrics_log_had_lines(s->metrics.log))
 		gn_log_warn(s->log, "the log %s holds an earlier run, this run's lines follow: gannet report draws it as a run of its "
 			    "own", s->options->log);
-	j = gn_metrics_log_begin(s->metrics.log, resumed ? "resume" : "start");
+	/* after a loss the run goes on, even from its beginning */
+	j = gn_metrics_log_begin(s->metrics.log, resumed || is_after_loss ? "resume" : "start");
 	if (s->options->recipe_text && gn_comm_rank(s->comm) == 0)
 		gn_log_info(s->log, "recipe %s", s->options->recipe_text);
 	if (j) {
@@ -349,7 +355,7 @@ static enum gn_status log_start(struct gn_session *s, int resumed, struct gn_err
 			log_mesh(s, j);
 		gn_json_int(j, "nodes", gn_world_nodes(gn_comm_world(s->comm)));
 		gn_json_uint(j, "global_batch", s->schedule.global_batch);
-		if (s->options->carried && s->options->carried->why) {
+		if (is_after_loss) {
 			gn_json_uint(j, "world", s->options->carried->world);
 			gn_json_string(j, "after", s->options->carried->why);
 		}
@@ -413,21 +419,6 @@ static enum gn_status log_end(struct gn_session *s, int stopped, struct gn_err *
 	return gn_metrics_log_end(s->metrics.log, err);
 }
 
-/* The error itself is reported elsewhere, also where the log cannot be written. */
-static void log_failure(struct gn_session *s, const struct gn_err *err)
-{
-	struct gn_json *j = gn_metrics_log_begin(s->metrics.log, "failed");
-	struct gn_err ignored;
-
-	if (!j)
-		return;
-	gn_json_uint(j, "step", s->state.step);
-	gn_json_fixed(j, "epoch", gn_session_epoch(s), 4);
-	gn_json_string(j, "status", gn_status_text(err->status));
-	gn_json_string(j, "reason", err->text);
-	gn_metrics_log_end(s->metrics.log, &ignored);
-}
-
 /* Rank 0 reports what all ranks have, in the end. A rank's own error is reported at once: the launcher may end this process before it has
  * cleaned up. */
 static int is_told(struct gn_log *log, struct gn_comm *comm, int agreed, enum gn_status status, const struct gn_err *err)
@@ -480,10 +471,13 @@ static enum gn_status begin(struct gn_session *s, struct gn_err *err)
 	if (status)
 		return status;
 	gn_summary_start(s, steps_left(s));
+	s->metrics.last_ns = s->metrics.began_ns;
+	if (s->options->carried && s->options->carried->why)
+		status = gn_session_alone(s, gn_carried_log_recovery(s->options->carried, s, err));
 	if (gn_session_is_done(s) && gn_comm_rank(s->comm) == 0)
 		gn_log_info(s->log, "nothing left to train: %" PRIu64 " step%s %s done", s->state.step, gn_text_plural(s->state.step),
 			    s->state.step == 1 ? "is" : "are");
-	return GN_OK;
+	return status;
 }
 
 /* For the ranks that are left. Returns the loss. */
@@ -538,7 +532,7 @@ enum gn_status gn_train_run(const struct gn_train_options *options, const char *
 		gn_world_abort(gn_comm_world(comm), err->text);
 	if (status && status != GN_ERR_STOPPED) {
 		if (is_in_log)
-			log_failure(s, err);
+			gn_metrics_log_failure(s->metrics.log, s->state.step, gn_session_epoch(s), err);
 		gn_session_end_status(s, "failed");
 		write_trace_part(s, err->text);
 	}

@@ -171,6 +171,30 @@ int gn_metrics_log_has_eval(const char *path, uint64_t step)
 	return found;
 }
 
+uint64_t gn_metrics_log_running_world(const char *path)
+{
+	FILE *file = path && strcmp(path, "-") ? open_regular(path) : NULL;
+	uint64_t world = 0;
+	char *text = NULL;
+	size_t room = 0;
+
+	while (file && getline(&text, &room, file) > 0) {
+		/* skip the many step lines without parsing */
+		json_t *line = strncmp(text, "{\"event\": \"step\"", 16) ? json_loads(text, 0, NULL) : NULL;
+		const json_t *number = json_object_get(line, "world");
+
+		if (is_event(line, "start") || is_event(line, "resume"))
+			world = json_is_integer(number) ? (uint64_t)json_integer_value(number) : 1;
+		else if (is_event(line, "end") || is_event(line, "stop") || is_event(line, "failed"))
+			world = 0;
+		json_decref(line);
+	}
+	free(text);
+	if (file)
+		fclose(file);
+	return world;
+}
+
 struct scores {
 	struct {
 		json_int_t step;
@@ -278,4 +302,18 @@ enum gn_status gn_metrics_log_end(struct gn_metrics_log *log, struct gn_err *err
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a line of the log %s", log->path);
 	write_line(log);
 	return GN_OK;
+}
+
+void gn_metrics_log_failure(struct gn_metrics_log *log, uint64_t step, double epoch, const struct gn_err *why)
+{
+	struct gn_json *j = gn_metrics_log_begin(log, "failed");
+	struct gn_err ignored;
+
+	if (!j)
+		return;
+	gn_json_uint(j, "step", step);
+	gn_json_fixed(j, "epoch", epoch, 4);
+	gn_json_string(j, "status", gn_status_text(why->status));
+	gn_json_string(j, "reason", why->text);
+	gn_metrics_log_end(log, &ignored);
 }

@@ -22,6 +22,12 @@
  *      "patience", in "end": the run was stopped before its last step, because its evaluations no longer improved
  *     {"event": "failed", "step", "epoch", "status", "reason"}   rank 0's error; status: gn_status_text(), which train.sbatch reads.
  *      A killed run has no such line
+ *     {"event": "recovered", "step", "world", "ranks", "ranks_before", "seconds", "steps_redone", "unlogged_steps", "unlogged_seconds",
+ *      "after"}   with --elastic, when the first step after a loss begins, after the world's "resume": the world's number, seconds since the
+ *      last finished step before it, finished steps that are done again, and those before the loss, with their time, that no "step" counts;
+ *      after: the loss
+ *     {"event": "slow", "step", "rank", "host", "factor", "steps"}   a rank has computed at least --slow-factor times as long as the median
+ *      for so many steps
  *
  * Only rank 0 has a log; every call on NULL does nothing. Each line is one write(2). A line that cannot be written (a full
  * disk) is lost: one warning reports the first, another the number of lost lines after the next success. Thread safety: one thread.
@@ -45,6 +51,8 @@ void gn_metrics_log_close(struct gn_metrics_log *log);
 /* Whether the log at path (NULL: no log) has an evaluation of this step since its last "start". 0 for a file that cannot be read
  * and for standard output. */
 int gn_metrics_log_has_eval(const char *path, uint64_t step);
+/* Of the log's last run, if no line says that it has ended: its world, 1 before losses with --elastic. 0: it has, or as above. */
+uint64_t gn_metrics_log_running_world(const char *path);
 /* The best top-1 of the log's last run, a share, without evaluations that a resume went back behind; -1 when there is none, as for a file
  * that cannot be read and for standard output. */
 double gn_metrics_log_best_top1(const char *path);
@@ -52,6 +60,8 @@ double gn_metrics_log_best_top1(const char *path);
 int gn_metrics_log_had_lines(const struct gn_metrics_log *log);
 /* Starts a line: returns a writer with an open object that holds "event" and "time" (UTC), or NULL when log is NULL. */
 struct gn_json *gn_metrics_log_begin(struct gn_metrics_log *log, const char *event);
+/* The line of a failure. Nothing else can be done where it cannot be written. */
+void gn_metrics_log_failure(struct gn_metrics_log *log, uint64_t step, double epoch, const struct gn_err *why);
 /* Closes the object and writes the line. Fails only when out of memory. */
 enum gn_status gn_metrics_log_end(struct gn_metrics_log *log, struct gn_err *err);
 

@@ -257,6 +257,20 @@ static int end_run(struct gn_curve *c, const char *event, const char *reason)
 	return reason && !c->reason ? -1 : 0;
 }
 
+static void add_world(struct gn_curve *c, const json_t *line)
+{
+	struct gn_curve_world *w = &c->worlds[c->world_count];
+
+	c->losses++;
+	c->unlogged_s += number(line, "steps_redone") > 0 ? 0 : number(line, "unlogged_seconds");
+	if (c->world_count == GN_CURVE_WORLDS)
+		return;
+	*w = (struct gn_curve_world){number(line, "world"), number(line, "step"), number(line, "ranks"), number(line, "ranks_before"),
+				     number(line, "seconds"), number(line, "steps_redone"), ""};
+	snprintf(w->after, sizeof w->after, "%s", json_string_value(json_object_get(line, "after")) ?: "");
+	c->world_count++;
+}
+
 static int add_line(struct gn_curve *c, const json_t *line)
 {
 	const char *event = json_string_value(json_object_get(line, "event"));
@@ -269,6 +283,8 @@ static int add_line(struct gn_curve *c, const json_t *line)
 	}
 	if (!strcmp(event, "worker_lost"))
 		add_lost(c, line);
+	if (!strcmp(event, "recovered"))
+		add_world(c, line);
 	if (!strcmp(event, "eval"))
 		return add_eval(c, line);
 	if (!strcmp(event, "exchange"))
@@ -285,6 +301,8 @@ static int add_line(struct gn_curve *c, const json_t *line)
 		c->resumes++;
 		go_back(c, number(line, "step"));
 	}
+	if (!strcmp(event, "start"))
+		c->start_time = time_of(line);
 	if (!strcmp(event, "start"))
 		snprintf(c->label, sizeof c->label, "%.40s, %.0f rank%s, global batch %.0f",
 			 json_string_value(json_object_get(line, "model")) ?: "?", number(line, "ranks"),

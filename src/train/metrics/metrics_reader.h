@@ -58,6 +58,13 @@ struct gn_curve_staleness {
 	} lost[GN_CURVE_LOST];
 };
 
+/* A world of a run with --elastic that began after a loss. */
+struct gn_curve_world {
+	double world, step, ranks, before, seconds, redone; /* seconds: from the last finished step to the next; redone: finished steps */
+	char after[192];				    /* the loss */
+};
+enum { GN_CURVE_WORLDS = 32 };
+
 struct gn_curve {
 	char *path;	  /* of the log */
 	size_t run, runs; /* number of this run among the runs with steps, from 1, and their count */
@@ -77,6 +84,10 @@ struct gn_curve {
 	char *reason;		/* of a failure; NULL: absent */
 	struct gn_curve_mode modes[GN_CURVE_MODES]; /* in the order of steps; at most the first ones */
 	int mode_count;
+	double start_time;	/* of the run's "start", seconds since 1970; 0: it has none */
+	double unlogged_s;	/* time of finished steps that no point counts: before losses */
+	int losses, world_count; /* worlds: at most the first ones */
+	struct gn_curve_world worlds[GN_CURVE_WORLDS];
 	struct gn_curve_staleness staleness;
 	/* of the last autotuning */
 	struct gn_curve_way ways[GN_CURVE_WAYS];

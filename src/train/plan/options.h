@@ -56,6 +56,7 @@ struct gn_plan_options {
 	float *correct;         /* the same of the fraction that is correct, as gn_compute_loss() has it */
 	float *mean_weight;	      /* the same of gn_targets_mean_weight; host */
 	int batches;
+	double share; /* of a batch in a step's mean loss; 0: 1 / batches */
 	/* By parameter, the layout of weights and their gradients; GN_WEIGHT_ANY: the plan chooses; NULL: torch's order. Read while the
 	 * plan is made. */
 	const struct gn_weight_layout *weights;

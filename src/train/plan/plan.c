@@ -146,7 +146,7 @@ static enum gn_status queue_loss(struct gn_plan *p, struct gn_err *err)
 		.targets = p->batches.targets, .smoothing = p->options.label_smoothing, .grad_scale = p->loss_scale,
 		.dlogits = gn_plan_address(p, p->options.training ? last->grad : p->scratch), .rows = p->loss_rows, .out = p->loss,
 		.mean = p->options.mean_loss, .mean_weight = p->options.mean_weight, .correct = p->options.correct,
-		.share = 1.0 / (p->options.batches > 1 ? p->options.batches : 1),
+		.share = p->options.share > 0 ? p->options.share : 1.0 / (p->options.batches > 1 ? p->options.batches : 1),
 	};
 
 	if (!gn_model_is_end(p->model))

@@ -1,0 +1,84 @@
+/* Which part of a run succeeds its owner. */
+#include "src/train/checkpoint/owner_internal.h"
+
+#include "src/base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int gn_owner_next_path(char next[PATH_MAX], const char *path, const char *nonce)
+{
+	int len = snprintf(next, PATH_MAX, "%s.%s.next", path, nonce);
+
+	return *nonce && len > 0 && len < PATH_MAX;
+}
+
+/* A complete file under its final name, unless there is one already. */
+static enum gn_status keep(const char *next, const void *mine, size_t len, struct gn_err *err)
+{
+	struct gn_owner_identity self;
+	char temporary[PATH_MAX + 32];
+	enum gn_status status = gn_owner_identify(&self, err);
+	int fd;
+
+	if (status)
+		return status;
+	snprintf(temporary, sizeof temporary, "%s.%s", next, self.nonce);
+	fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+	if (fd < 0)
+		return gn_err_set(err, GN_ERR_IO, "cannot create %s: %s", temporary, strerror(errno));
+	status = gn_write_full(fd, mine, len, temporary, err);
+	if (!status && fsync(fd))
+		status = gn_err_set(err, GN_ERR_IO, "cannot sync %s: %s", temporary, strerror(errno));
+	close(fd);
+	/* what a file system says that has done it and lost its answer (NFS) is EEXIST, too: what the file holds counts */
+	if (!status && link(temporary, next) && errno != EEXIST)
+		status = gn_err_set(err, GN_ERR_IO, "cannot link %s to %s: %s", temporary, next, strerror(errno));
+	unlink(temporary);
+	return status;
+}
+
+static enum gn_status read_kept(const char *next, void *kept, size_t room, size_t *kept_len, struct gn_err *err)
+{
+	int fd = open(next, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	ssize_t len = fd < 0 ? -1 : gn_read_some(fd, kept, room);
+	int failure = errno;
+
+	if (fd >= 0)
+		close(fd);
+	if (len < 0)
+		return gn_err_set(err, GN_ERR_IO, "cannot read %s: %s", next, strerror(failure));
+	*kept_len = (size_t)len;
+	return GN_OK;
+}
+
+enum gn_status gn_owner_settle(const char *directory, const char *nonce, const void *mine, size_t len, void *kept, size_t room,
+			       size_t *kept_len, struct gn_err *err)
+{
+	char path[PATH_MAX], next[PATH_MAX], other[256];
+	struct gn_owner_file now;
+	enum gn_status status = gn_path_join(path, sizeof path, directory, "owner", err);
+
+	if (!status && !gn_owner_next_path(next, path, nonce))
+		status = gn_err_set(err, GN_ERR_USAGE, "%s: no owner to succeed, or its path is too long", directory);
+	if (!status)
+		status = keep(next, mine, len, err);
+	if (!status)
+		status = read_kept(next, kept, room, kept_len, err);
+	if (status)
+		return status;
+	/* After: a successor replaces the owner's file before it removes the other, so whoever could write that anew does not find the owner's. */
+	status = gn_owner_file_look(path, &now, err);
+	if (!status && !strcmp(now.who.nonce, nonce))
+		return GN_OK;
+	if (status && status != GN_ERR_NOT_FOUND)
+		return status;
+	unlink(next);
+	return gn_err_set(err, GN_ERR_EXISTS, "%s does not belong to this run any more%s%s", directory, status ? "" : ": it is of ",
+			  status ? "" : gn_owner_describe(&now.who, other));
+}

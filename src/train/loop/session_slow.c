@@ -1,0 +1,87 @@
+/* Ranks that are much slower than the others. */
+#include "src/train/loop/session.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int by_value(const void *left, const void *right)
+{
+	const double a = *(const double *)left, b = *(const double *)right;
+
+	return (a > b) - (a < b);
+}
+
+/* Of a batch: ranks may have different numbers of them. */
+static double batch_s(const struct gn_session *s, const struct gn_scaling_report *report, int rank)
+{
+	return (double)report->compute[rank] / (s->schedule.batches / s->workers + (rank < s->schedule.batches % s->workers));
+}
+
+/* Of two ranks the faster one. */
+static enum gn_status find_median(const struct gn_session *s, const struct gn_scaling_report *report, double *median, struct gn_err *err)
+{
+	double *sorted = malloc((size_t)report->ranks * sizeof *sorted);
+
+	if (!sorted)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the times of %d ranks", report->ranks);
+	for (int r = 0; r < report->ranks; r++)
+		sorted[r] = batch_s(s, report, r);
+	qsort(sorted, (size_t)report->ranks, sizeof *sorted, by_value);
+	*median = sorted[(report->ranks - 1) / 2];
+	free(sorted);
+	return GN_OK;
+}
+
+/* A change: the rank is slow, or is no longer. */
+static enum gn_status tell(struct gn_session *s, int rank, double factor, struct gn_err *err)
+{
+	const char *host = gn_world_host_of(gn_comm_world(s->comm), rank);
+	struct gn_json *j;
+
+	if (!s->slow.is_named[rank]) {
+		gn_log_info(s->log, "rank %d on %s is no longer slow", rank, host);
+		return GN_OK;
+	}
+	gn_log_warn(s->log, "rank %d on %s is slow: for %" PRIu64 " steps a batch has taken it at least %g times as long as the median of the ranks, last "
+		    "%.1f times", rank, host, s->slow.steps[rank], s->options->slow_factor, factor);
+	j = gn_metrics_log_begin(s->metrics.log, "slow");
+	if (j) {
+		gn_json_uint(j, "step", s->state.step);
+		gn_json_int(j, "rank", rank);
+		gn_json_string(j, "host", host);
+		gn_json_fixed(j, "factor", factor, 2);
+		gn_json_uint(j, "steps", s->slow.steps[rank]);
+	}
+	return gn_metrics_log_end(s->metrics.log, err);
+}
+
+enum gn_status gn_session_note_slow(struct gn_session *s, const struct gn_interval *sums, const struct gn_scaling_report *report,
+				    struct gn_err *err)
+{
+	const double limit = s->options->slow_factor;
+	double median = 0;
+	enum gn_status status;
+
+	if (gn_comm_rank(s->comm) || limit <= 0)
+		return GN_OK;
+	if (!s->slow.steps)
+		s->slow.steps = calloc((size_t)report->ranks, sizeof *s->slow.steps);
+	if (!s->slow.is_named)
+		s->slow.is_named = calloc((size_t)report->ranks, 1);
+	if (!s->slow.steps || !s->slow.is_named)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d ranks", report->ranks);
+	status = find_median(s, report, &median, err);
+	for (int r = 0; r < report->ranks && !status; r++) {
+		const double factor = median > 0 ? batch_s(s, report, r) / median : 0;
+		char is_slow;
+
+		s->slow.steps[r] = factor >= limit ? s->slow.steps[r] + sums->steps : 0;
+		is_slow = s->slow.steps[r] >= (uint64_t)s->options->slow_steps;
+		if (is_slow == s->slow.is_named[r])
+			continue;
+		s->slow.is_named[r] = is_slow;
+		status = tell(s, r, factor, err);
+	}
+	return status;
+}

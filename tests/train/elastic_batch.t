@@ -1,0 +1,116 @@
+#!/bin/bash
+# train --elastic: the global batch after a loss, and which images the steps that count have used; exactly half of the ranks; a sharded
+# optimizer; and what the log, summary, top and report say of losses.
+set -u
+# shellcheck source=tests/transport/common.sh
+. "$GN_SOURCE/tests/transport/common.sh"
+jsonl=$GN_SOURCE/tests/cmd/jsonl
+export UCX_WARN_UNUSED_ENV_VARS=n GANNET_LOG=warn OMP_NUM_THREADS=1
+
+check 'images are packed' "$gannet" pack --out "$scratch/train" --synthetic 640 --classes 4 --size 28x28
+train=(train --data "$scratch/train" --model lenet --lr 0.02 --batch 16 --threads 1 --loader-threads 1 --schedule constant --log-every 5)
+# begin NAME RANKS OPTION...: until the log has 2 lines. Each rank's code will be in NAME.RANK.code
+begin() {
+	local name=$1 ranks=$2
+	# shellcheck disable=SC2016
+	timeout -k 5 60 "$gannet" launch -n "$ranks" --keep-going -- sh -c 'run=$1; shift; "$@" &
+		echo $! >"$run.$PMIX_RANK.pid"; wait $!; code=$?; echo $code >"$run.$PMIX_RANK.code"; exit $code' sh "$scratch/$name" \
+		"$gannet" "${train[@]}" --log "$scratch/$name.jsonl" --log-samples "$scratch/$name.samples" "${@:3}" 2>"$scratch/$name.err" &
+	launcher=$!
+	await_line 40 2 '"event": "step"' "$scratch/$name.jsonl"
+}
+send() { # SIGNAL NAME RANK...
+	local rank pids=()
+	for rank in "${@:3}"; do pids+=("$(cat "$scratch/$2.$rank.pid")"); done
+	kill -"$1" "${pids[@]}"
+}
+kills() { # NAME RANKS VICTIMS OPTION...
+	begin "$1" "$2" "${@:4}" || return 1
+	# shellcheck disable=SC2086 # a list
+	send KILL "$1" $3
+	wait "$launcher"
+	true
+}
+codes() { # NAME RANKS
+	for ((r = 0; r < $2; r++)); do cat "$scratch/$1.$r.code"; done | tr '\n' ' '
+}
+field() { "$jsonl" "$scratch/$1.jsonl" "${@:2}"; }
+once() { "$GN_SOURCE/tests/train/samples_once" "$scratch/$1.jsonl" "$scratch/$1.samples" >"$scratch/$1.once"; }
+
+# whole epochs of 640 images are ten steps of 64
+every() { grep -qE "^$1 steps; images of epochs:( 640)+\$" "$scratch/$2.once"; }
+begin keep 4 --steps 60 --elastic 2
+check 'a run of four begins, and two are killed one after the other' test $? = 0
+send KILL keep 3
+check 'three go on' await_line 40 1 '"event": "recovered"' "$scratch/keep.jsonl"
+check 'for some steps' await_line 40 "$(($(grep -c '"event": "step"' "$scratch/keep.jsonl") + 2))" '"event": "step"' "$scratch/keep.jsonl"
+send KILL keep 0
+wait "$launcher"
+check 'two go on to the end' test "$(codes keep 4)" = '137 0 0 137 '
+check 'with the same global batch' test "$(field keep resume ranks global_batch world | tr '\n' ' ')" = '3 64 2 2 64 3 '
+check 'no image is used twice in an epoch' once keep
+check 'and none is left out' every 60 keep
+check 'the log says what the losses cost' test "$(field keep recovered world ranks ranks_before steps_redone | tr '\n' ' ')" = '2 3 4 0 3 2 3 0 '
+seconds() { field keep recovered seconds | perl -ne 'exit 1 unless $_ > 0 && $_ < 20'; }
+check 'in seconds' seconds
+"$gannet" summary "$scratch/keep.jsonl" >"$scratch/summary" && "$gannet" top --once "$scratch/keep.jsonl" >"$scratch/top"
+check 'summary lists the worlds' grep -qE 'world 3 from step [0-9]+: 2 ranks after 3, in [0-9.]+ s; 0 finished steps redone' "$scratch/summary"
+check 'and the time' grep -q 'from losses to next steps' "$scratch/summary"
+check 'top, too' grep -qE 'world 3 of 2 ranks since step [0-9]+  losses 2, [0-9.]+ s in all  goodput [0-9]+ %' "$scratch/top"
+check 'and a report' "$gannet" report "$scratch/keep.jsonl" --out "$scratch/report"
+check 'with the goodput' grep -qE 'Losses of ranks: 2, [0-9.]+ s in all. Goodput: [0-9.]+ %' "$scratch/report/report.html"
+
+check 'a rank is killed with --elastic-batch scale' kills scale 4 1 --steps 60 --elastic 2 --elastic-batch scale
+check 'a smaller global batch' test "$(field scale resume ranks global_batch)" = '3 48'
+check 'has a smaller rate' test "$(field scale step lr | awk '{ printf "%.4f\n", $1 }' | sort -u | tr '\n' ' ')" = '0.0150 0.0200 '
+check 'and uses no image twice in an epoch' once scale
+
+for victim in 0 1; do
+	check "of two ranks $victim is killed" kills "half$victim" 2 $victim --steps 80 --elastic 1 --checkpoint "$scratch/half$victim"
+	check 'the other one goes on' test "$(codes "half$victim" 2)" = "$([[ $victim = 0 ]] && echo '137 0 ' || echo '0 137 ')"
+	check 'alone, with the same global batch' test "$(field "half$victim" resume ranks global_batch)" = '1 32'
+	check 'to the last checkpoint' test -e "$scratch/half$victim/step-00000080/manifest.json"
+	check 'nothing else is left there' test "$(cd "$scratch/half$victim" && echo owner*)" = 'owner*'
+	check 'each image was used once an epoch' once "half$victim"
+done
+check 'half of four ranks, 0 among them, are killed at once' kills four 4 '0 2' --steps 60 --elastic 2 --checkpoint "$scratch/four"
+check 'the others go on' test "$(codes four 4)" = '137 0 137 0 '
+
+begin stop 2 --steps 60 --elastic 1 --heartbeat-timeout 2 --checkpoint "$scratch/stop"
+check 'a run of two begins, and rank 0 is stopped' test $? = 0
+send STOP stop 0
+check 'the other goes on to the end' await_line 40 1 '"event": "end"' "$scratch/stop.jsonl"
+send CONT stop 0
+wait "$launcher"
+check 'the first ends with code 4 when it wakes up' test "$(codes stop 2)" = '4 0 '
+check 'and leaves the log alone' test "$(tail -1 "$scratch/stop.jsonl" | grep -c '"event": "end"')" = 1
+
+check 'too few are left' kills few 4 '1 2' --steps 10000 --elastic 3 --checkpoint "$scratch/few"
+check 'the run ends with code 4' test "$(codes few 4)" = '4 137 137 4 '
+check 'the last line of the log says so, once' test "$(grep -c '"event": "failed".*a peer was lost' "$scratch/few.jsonl") $(tail -1 "$scratch/few.jsonl" | cut -c1-19)" = \
+	'1 {"event": "failed",'
+check 'and the checkpoint folder is free' test ! -e "$scratch/few/owner"
+
+# what a rank had of the optimizer's state is lost with it
+check 'a rank is killed with --shard' kills shard 4 2 --steps 60 --elastic 2 --shard optimizer --checkpoint "$scratch/shard" --checkpoint-every 7 --keep 99
+check 'the others go on' test "$(codes shard 4)" = '0 0 137 0 '
+back() { (($(field shard resume step) % 7 == 0 && $(field shard recovered step) == $(field shard resume step))); }
+check 'from a checkpoint' back
+check 'each image was used once an epoch' once shard
+same_bits() { # as a run of three that goes on there
+	local step
+	step=$(field shard resume step)
+	timeout -k 5 60 "$gannet" launch -n 3 -- "$gannet" "${train[@]}" --steps 60 --shard optimizer --global-batch 64 \
+		--resume "$scratch/shard/step-$(printf %08d "$step")" --log "$scratch/again.jsonl" || return 1
+	[[ $(field again end params_sha256) = "$(field shard end params_sha256)" ]]
+}
+check 'bits are those of a start from that checkpoint' same_bits
+expect 2 'goes back to the last checkpoint' 'which is needed' "$gannet" "${train[@]}" --elastic 2 --shard optimizer
+
+check 'a slow rank' timeout 60 "$gannet" launch -n 2 -- "$gannet" "${train[@]}" --steps 20 --slow-factor 1 --slow-steps 10 --log "$scratch/slow.jsonl"
+check 'is named' grep -qE '"event": "slow".*"step": 10, "rank": [01], "host": "[^"]+", "factor": [0-9.]+, "steps": 10' "$scratch/slow.jsonl"
+check 'no rank is' timeout 60 "$gannet" launch -n 2 -- "$gannet" "${train[@]}" --steps 20 --slow-factor 1e6 --slow-steps 10 --log "$scratch/fast.jsonl"
+check 'where none is slow' test "$(grep -c '"event": "slow"' "$scratch/fast.jsonl")" = 0
+expect 2 'no multiple of --batch 16' 'a global batch of no whole batches is refused' "$gannet" "${train[@]}" --global-batch 40
+expect 2 'fewer than 4 ranks' 'and one of fewer batches than ranks' timeout 60 "$gannet" launch -n 4 -- "$gannet" "${train[@]}" --global-batch 32
+finish
