@@ -168,7 +168,7 @@ static void ask_at_once(const char *nonce)
 		pthread_join(all[i].thread, NULL);
 	pthread_barrier_destroy(&start);
 	for (int i = 0; i < ASKERS; i++) {
-		assert_ok(all[i].status);
+		assert_int_equal(all[i].status, GN_OK);
 		assert_in_range(all[i].kept, 100, 100 + ASKERS - 1);
 		assert_int_equal(all[i].kept, all[0].kept);
 	}
