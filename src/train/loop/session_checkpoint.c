@@ -194,7 +194,7 @@ static enum gn_status copy_state(struct gn_session *s, struct gn_err *err)
 	if (!status)
 		status = gn_session_alone(s, gn_replica_fetch(&s->replica, err));
 	if (!status)
-		status = gn_session_gather(s, err);
+		status = gn_session_gather(s, 0, err);
 	if (status)
 		return status;
 	s->checkpoint.info.state = s->state;

@@ -117,7 +117,7 @@ static enum gn_status evaluate(struct gn_session *s, const volatile sig_atomic_t
 	if (!status && !*stopping)
 		status = gn_session_alone(s, gn_replica_fetch(&s->replica, err));
 	if (!status && !*stopping)
-		status = gn_session_gather(s, err);
+		status = gn_session_gather(s, 1, err);
 	if (!status && !*stopping)
 		status = score(s, 0, stop, stopping, &plain, err);
 	if (!status && !*stopping && gn_replica_has_average(&s->replica))

@@ -4,9 +4,13 @@
 #include "src/train/parallel/cuts.h"
 #include "src/train/parallel/pipe_link.h"
 #include "transport/coll/agree.h"
+#include "transport/coll/p2p.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+/* Of messages in a pipeline's communicator, beside those of its stages. */
+enum { TAG_PART = 16 };
 
 /* --- creation --- */
 
@@ -114,16 +118,18 @@ enum gn_status gn_session_alloc_whole(struct gn_session *s, struct gn_err *err)
 
 	if (!p)
 		return GN_OK;
+	status = gn_weight_layouts_create(s->model, &p->plain, err);
+	if (!status)
+		gn_weight_layouts_plain(p->plain);
+	if (status || (gn_comm_rank(s->comm) && !s->options->val))
+		return status;
 	p->params = gn_alloc_aligned(params);
 	p->buffers = gn_alloc_aligned(buffers + 1);
 	p->average_params = averages ? gn_alloc_aligned(params) : NULL;
 	p->average_buffers = averages ? gn_alloc_aligned(buffers + 1) : NULL;
 	if (!p->params || !p->buffers || (averages && (!p->average_params || !p->average_buffers)))
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for all parameters of %s", gn_model_name(s->model));
-	status = gn_weight_layouts_create(s->model, &p->plain, err);
-	if (!status)
-		gn_weight_layouts_plain(p->plain);
-	return status;
+	return GN_OK;
 }
 
 void gn_session_pipeline_destroy(struct gn_session_pipeline *p)
@@ -183,37 +189,55 @@ static void ranges_of(const struct gn_session *s, int stage, struct range out[2]
 	}
 }
 
-/* One array of each kind, in the order of the stages. */
-static enum gn_status gather(struct gn_session *s, const struct gn_array *params, const struct gn_array *buffers, float *whole_params,
-			     float *whole_buffers, struct gn_err *err)
+/* Of the first pipeline, whose stage 0 is rank 0: parts in torch's order go to rank 0. whole: there alone. */
+static enum gn_status collect(const struct gn_session *s, const struct gn_array *part, int kind, float *whole, struct gn_err *err)
 {
 	const struct gn_session_pipeline *p = s->pipeline;
-	int stages = gn_comm_size(p->pipe);
+	int root = gn_comm_rank(p->pipe) == 0;
+	float *own = root ? whole : gn_alloc_aligned(part->count * sizeof(float) + 1);
 	struct range r[2];
-	enum gn_status status = GN_OK;
+	enum gn_status status = own ? GN_OK : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a copy of a stage's parameters");
 
-	ranges_of(s, gn_comm_rank(p->pipe), r);
-	memcpy(whole_params + r[0].begin, params->host, params->count * sizeof(float));
-	gn_weight_layouts_out(s->replica.layouts, whole_params + r[0].begin);
-	if (buffers->count)
-		memcpy(whole_buffers + r[1].begin, buffers->host, buffers->count * sizeof(float));
-	for (int stage = 0; stage < stages && !status; stage++) {
+	if (!status && part->count)
+		memcpy(own, part->host, part->count * sizeof(float));
+	if (!status && kind == 0)
+		gn_weight_layouts_out(s->replica.layouts, own);
+	if (!root) {
+		if (!status && part->count)
+			status = gn_p2p_send(p->pipe, 0, TAG_PART, own, part->count * sizeof(float), err);
+		free(own);
+		return status;
+	}
+	for (int stage = 1; stage < gn_comm_size(p->pipe) && !status; stage++) {
 		ranges_of(s, stage, r);
-		status = gn_comm_broadcast(p->pipe, whole_params + r[0].begin, (r[0].end - r[0].begin) * sizeof(float), stage, err);
-		if (!status && r[1].end > r[1].begin)
-			status = gn_comm_broadcast(p->pipe, whole_buffers + r[1].begin, (r[1].end - r[1].begin) * sizeof(float), stage, err);
+		if (r[kind].end > r[kind].begin)
+			status = gn_p2p_receive(p->pipe, stage, TAG_PART, whole + r[kind].begin, (r[kind].end - r[kind].begin) * sizeof(float), err);
 	}
 	return status;
 }
 
-enum gn_status gn_session_gather(struct gn_session *s, struct gn_err *err)
+static enum gn_status gather(struct gn_session *s, const struct gn_array *part, int kind, float *whole, int everywhere, struct gn_err *err)
+{
+	size_t elements = kind ? gn_model_buffer_elements(s->model) : gn_model_param_elements(s->model);
+	enum gn_status status = s->worker ? GN_OK : gn_session_alone(s, collect(s, part, kind, whole, err));
+
+	if (status || !everywhere || !elements)
+		return status;
+	return gn_comm_broadcast(s->comm, whole, elements * sizeof(float), 0, err);
+}
+
+enum gn_status gn_session_gather(struct gn_session *s, int everywhere, struct gn_err *err)
 {
 	const struct gn_session_pipeline *p = s->pipeline;
 	const struct gn_replica *r = &s->replica;
-	enum gn_status status = p ? gather(s, &r->params, &r->buffers, p->params, p->buffers, err) : GN_OK;
+	enum gn_status status = p ? gather(s, &r->params, 0, p->params, everywhere, err) : GN_OK;
 
-	return status || !p || !p->average_params ? status :
-		       gather(s, &r->ema.params, &r->ema.buffers, p->average_params, p->average_buffers, err);
+	if (!status && p)
+		status = gather(s, &r->buffers, 1, p->buffers, everywhere, err);
+	if (status || !p || !gn_replica_has_average(r))
+		return status;
+	status = gather(s, &r->ema.params, 0, p->average_params, everywhere, err);
+	return status ? status : gather(s, &r->ema.buffers, 1, p->average_buffers, everywhere, err);
 }
 
 void gn_session_whole_average(const struct gn_session *s, struct gn_ema *out)
@@ -259,33 +283,44 @@ enum gn_status gn_session_split_stage(struct gn_session *s, struct gn_checkpoint
 	return gn_agree_status(s->comm, status, err);
 }
 
-/* What rank 0 has of all becomes this rank's part. */
-static enum gn_status take(const struct gn_session *s, float *whole, size_t elements, struct range r, const struct gn_array *part, struct gn_err *err)
+/* What rank 0 has of all becomes this rank's part: from stage to stage of the first pipeline, then from there to the others. */
+static enum gn_status take(const struct gn_session *s, const float *whole, int kind, const struct gn_array *part, struct gn_err *err)
 {
-	enum gn_status status = elements ? gn_comm_broadcast(s->comm, whole, elements * sizeof(float), 0, err) : GN_OK;
+	const struct gn_session_pipeline *p = s->pipeline;
+	int root = gn_comm_rank(s->comm) == 0;
+	struct range r[2];
+	enum gn_status status = GN_OK;
 
-	if (!status && part->count)
-		memcpy(part->host, whole + r.begin, (r.end - r.begin) * sizeof(float));
-	return status;
+	for (int stage = 1; root && stage < gn_comm_size(p->pipe) && !status; stage++) {
+		ranges_of(s, stage, r);
+		if (r[kind].end > r[kind].begin)
+			status = gn_p2p_send(p->pipe, stage, TAG_PART, whole + r[kind].begin, (r[kind].end - r[kind].begin) * sizeof(float), err);
+	}
+	if (!part->count || status)
+		return status;
+	if (root)
+		memcpy(part->host, whole, part->count * sizeof(float));
+	else if (!s->worker)
+		status = gn_p2p_receive(p->pipe, 0, TAG_PART, part->host, part->count * sizeof(float), err);
+	return status ? status : gn_comm_broadcast(p->data, part->host, part->count * sizeof(float), 0, err);
 }
 
-static enum gn_status restore_slots(struct gn_session *s, const char *folder, const struct gn_checkpoint_info *info, struct range r,
-				    struct gn_err *err)
+static enum gn_status restore_slots(struct gn_session *s, const char *folder, const struct gn_checkpoint_info *info, struct gn_err *err)
 {
-	size_t elements = gn_model_param_elements(s->model);
-	float *whole = gn_alloc_aligned(elements * sizeof(float));
-	enum gn_status status = whole ? GN_OK : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the optimizer's state of all stages");
+	int root = gn_comm_rank(s->comm) == 0;
+	float *whole = root ? gn_alloc_aligned(gn_model_param_elements(s->model) * sizeof(float)) : NULL;
+	enum gn_status status = whole || !root ? GN_OK : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the optimizer's state of all stages");
 
 	status = gn_agree_status(s->comm, status, err);
 	for (int k = 0; k < gn_optim_slots(s->checkpoint.info.optimizer) && !status; k++) {
 		struct gn_checkpoint_arrays a = {.slots[0] = NULL};
 
 		a.slots[k] = whole;
-		if (gn_comm_rank(s->comm) == 0)
+		if (root)
 			status = gn_checkpoint_load(folder, info, gn_session_key(s), s->model, &a, err);
 		status = gn_agree_status(s->comm, status, err);
 		if (!status)
-			status = take(s, whole, elements, r, gn_optimizer_slot(s->replica.optimizer, k), err);
+			status = take(s, whole, 0, gn_optimizer_slot(s->replica.optimizer, k), err);
 	}
 	free(whole);
 	return status;
@@ -295,22 +330,16 @@ enum gn_status gn_session_restore_stage(struct gn_session *s, const char *folder
 {
 	const struct gn_session_pipeline *p = s->pipeline;
 	struct gn_replica *r = &s->replica;
-	size_t params = gn_model_param_elements(s->model), buffers = gn_model_buffer_elements(s->model);
-	struct range own[2];
-	enum gn_status status = GN_OK;
+	enum gn_status status = take(s, p->params, 0, &r->params, err);
 
-	ranges_of(s, gn_comm_rank(p->pipe), own);
-	memcpy(r->params.host, p->params + own[0].begin, (own[0].end - own[0].begin) * sizeof(float));
-	if (r->buffers.count)
-		memcpy(r->buffers.host, p->buffers + own[1].begin, (own[1].end - own[1].begin) * sizeof(float));
-	if (gn_replica_has_average(r))
+	if (!status)
+		status = take(s, p->buffers, 1, &r->buffers, err);
+	if (!status && gn_replica_has_average(r))
 		gn_ema_set(&r->ema, r->params.host, r->buffers.host);
-	if (!folder)
-		return GN_OK;
-	if (gn_replica_has_average(r) && info->has_average) {
-		status = take(s, p->average_params, params, own[0], &r->ema.params, err);
+	if (!status && folder && gn_replica_has_average(r) && info->has_average) {
+		status = take(s, p->average_params, 0, &r->ema.params, err);
 		if (!status)
-			status = take(s, p->average_buffers, buffers, own[1], &r->ema.buffers, err);
+			status = take(s, p->average_buffers, 1, &r->ema.buffers, err);
 	}
-	return status ? status : restore_slots(s, folder, info, own[0], err);
+	return status || !folder ? status : restore_slots(s, folder, info, err);
 }

@@ -2,8 +2,8 @@
  * needs them: evaluation, checkpoints, the digest at the end.
  *
  * The session's communicator stays the world. Its model is the whole network, its replica trains this rank's part with the ranks of the same
- * stage, its worker is the data index. The whole arrays are in host memory in torch's order, on every rank, and current after
- * gn_session_gather.
+ * stage, its worker is the data index. The whole arrays are in host memory in torch's order, on rank 0, and on the others if there is
+ * something to evaluate; they are current after gn_session_gather.
  *
  * Thread safety: one thread. Internal to src/train/loop.
  */
@@ -21,7 +21,7 @@ struct gn_session_pipeline {
 	struct gn_model *part;
 	int *nodes;		/* [stages - 1]: the first node of each stage but the first */
 	struct gn_weight_layouts *plain; /* of the whole network: torch's order */
-	float *params, *buffers;
+	float *params, *buffers; /* NULL: this rank has none of the whole */
 	float *average_params, *average_buffers; /* with --ema */
 	double waited_s;	/* before the first step, as the next */
 	uint64_t sent_bytes;
@@ -40,15 +40,15 @@ const struct gn_model *gn_session_own_model(const struct gn_session *s);
 struct gn_comm *gn_session_data_comm(const struct gn_session *s);
 /* Whether this rank's stage reads images. */
 int gn_session_reads_images(const struct gn_session *s);
-/* Collective. After gn_replica_fetch: parameters, buffers and averages of all stages become the whole arrays. */
-enum gn_status gn_session_gather(struct gn_session *s, struct gn_err *err);
+/* Collective. After gn_replica_fetch: parameters, buffers and averages of all stages become the whole arrays, on rank 0, or on all ranks. */
+enum gn_status gn_session_gather(struct gn_session *s, int everywhere, struct gn_err *err);
 /* Borrows the whole averages. */
 void gn_session_whole_average(const struct gn_session *s, struct gn_ema *out);
 /* For a checkpoint: which elements of slots this rank has, and copies of them in torch's order, freed by gn_session_free_split. */
 void gn_session_set_stage_range(const struct gn_session *s, struct gn_checkpoint_arrays *a);
 enum gn_status gn_session_split_stage(struct gn_session *s, struct gn_checkpoint_arrays *a, struct gn_err *err);
-/* Collective. The whole arrays are the same on all ranks, but averages and slots on rank 0 alone: takes this rank's part of all, in torch's
- * order. folder: of a checkpoint, NULL: without one. */
+/* Collective. Rank 0 has read the whole arrays, and reads the slots: each rank takes its part of all, in torch's order. folder: of a checkpoint,
+ * NULL: without one. */
 enum gn_status gn_session_restore_stage(struct gn_session *s, const char *folder, const struct gn_checkpoint_info *info, struct gn_err *err);
 /* Collective. Logs the mesh, and what each stage has, sends and will wait; after the last step what was measured. */
 enum gn_status gn_session_log_mesh(struct gn_session *s, struct gn_err *err);

@@ -384,12 +384,11 @@ enum gn_status gn_session_restore(struct gn_session *s, int *resumed, struct gn_
 	if (!status)
 		status = gn_comm_broadcast(s->comm, &shared, sizeof shared, 0, err);
 	if (!status)
-		status = gn_comm_broadcast(s->comm, whole.params, params, 0, err);
-	if (!status && buffers)
+		status = s->pipeline ? gn_session_restore_stage(s, shared.resumed ? shared.folder : NULL, &shared.info, err)
+				     : gn_comm_broadcast(s->comm, whole.params, params, 0, err);
+	if (!status && !s->pipeline && buffers)
 		status = gn_comm_broadcast(s->comm, whole.buffers, buffers, 0, err);
-	if (!status && s->pipeline)
-		status = gn_session_restore_stage(s, shared.resumed ? shared.folder : NULL, &shared.info, err);
-	else if (!status && !s->replica.shard)
+	if (!status && !s->pipeline && !s->replica.shard)
 		status = share_slots(s, &shared, err);
 	if (!status && shared.resumed && !s->pipeline)
 		status = restore_compressor(s, &shared, err);

@@ -392,12 +392,13 @@ static enum gn_status log_end(struct gn_session *s, int stopped, struct gn_err *
 	if (!status)
 		status = gn_session_alone(s, gn_replica_fetch(&s->replica, err));
 	if (!status)
-		status = gn_session_gather(s, err);
+		status = gn_session_gather(s, 0, err);
 	if (status)
 		return status;
 	/* Of the values in torch's order. */
 	gn_weight_layouts_out(layouts, whole.params);
-	status = gn_sha256_buffer(whole.params, gn_model_param_elements(s->model) * sizeof(float), hex, err);
+	if (whole.params)
+		status = gn_sha256_buffer(whole.params, gn_model_param_elements(s->model) * sizeof(float), hex, err);
 	gn_weight_layouts_in(layouts, whole.params);
 	if (status)
 		return status;
