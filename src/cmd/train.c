@@ -17,6 +17,7 @@
 #include "src/train/model/model.h"
 #include "src/train/optim/lr_scale.h"
 #include "src/train/optim/recipe.h"
+#include "src/train/parallel/mesh.h"
 #include "src/train/parallel/pipe_schedule.h"
 #include "src/train/parallel/shard.h"
 #include "src/train/plan/device.h"
@@ -549,6 +550,7 @@ static enum gn_status check_alone(const struct gn_train_options *o, struct gn_er
 static enum gn_status check(const void *target, int64_t ranks, struct gn_err *err)
 {
 	struct gn_train_options filled = *(const struct gn_train_options *)target;
+	struct gn_mesh_shape shape;
 	struct gn_recipe recipe;
 	struct gn_strbuf text;
 	enum gn_status status;
@@ -556,6 +558,8 @@ static enum gn_status check(const void *target, int64_t ranks, struct gn_err *er
 	if (filled.dry_run)
 		return gn_err_set(err, GN_ERR_USAGE, "--dry-run prints and ends: it is not for a job");
 	status = check_alone(&filled, err);
+	if (!status && filled.parallel)
+		status = gn_mesh_parse(filled.parallel, (int)ranks, &shape, err);
 	gn_strbuf_init(&text);
 	if (!status && filled.recipe)
 		status = apply_recipe(&filled, gn_train_workers(&filled, (int)ranks), &recipe, &text, err);

@@ -77,6 +77,8 @@ for said in 'Submitted batch job 12\n' '12 of your jobs\n' 'welcome\n12\n' '12\n
 done
 check "a job that may be there keeps its folder" test -s run4/job.sbatch
 real() { PATH="$dir/bin:$PATH" "$GN_BUILD/gannet" submit --dir run3 "$@"; }
+expect 2 "^gannet submit: train: .*data=7 x pipeline=5 are 35 ranks" "or a mesh of another number of ranks" dry -- train --model lenet --data d --checkpoint r \
+	--parallel data=7,pipeline=5
 expect 2 "^gannet submit: train: .*--modle" "refused without --dry-run, too" real -- train --modle x --data d --checkpoint r
 check "before anything is made" test ! -e run3
 finish
