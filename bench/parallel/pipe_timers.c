@@ -1,9 +1,9 @@
 /* Predicted steps of a pipeline beside real ones: bench/parallel/pipe_timers GBIT [MS [BYTES [BURST]]], on each rank, one stage each. Computing is
- * replaced by a timer: MS (40) forward and twice that backward of a micro-batch, and half as much again on the middle stage; messages of BYTES
- * (500000) go as in `gannet train --parallel`, over links of GBIT between nodes, of which one that
- * was idle sends BURST (0) bytes at once, as a token bucket: 262144 in slurm/vcluster. With gpipe and 1f1b, and 2, 4 and 8 micro-batches, rank 0
- * prints one JSON object a line: medians of 5 steps, what src/train/parallel/pipe_forecast.h predicts, and the ratio, which has to be between
- * 0.9 and 1.1. Exit codes: 0, 1 with the reason, 2 usage. */
+ * replaced by a timer: MS (40) forward and twice that backward of a micro-batch, and half as much again on the middle stage. Messages of BYTES
+ * (500000) go as in `gannet train --parallel`, over links of GBIT between nodes; one that was idle sends BURST (0) bytes at once, as a token
+ * bucket: 262144 in slurm/vcluster. With gpipe and 1f1b, and 2, 4 and 8 micro-batches, rank 0 prints one JSON object a line: the median of 5
+ * steps, what src/train/parallel/pipe_forecast.h predicts, and the ratio, which has to be between 0.9 and 1.1. Exit codes: 0, 1 with the
+ * reason, 2 usage. */
 #include "src/base/clock.h"
 #include "src/base/json.h"
 #include "src/train/parallel/pipe_forecast.h"
