@@ -95,7 +95,7 @@ static const struct gn_command command = {
 		       "of distant pairs.",
 	.examples = "  gannet info digits/train\n  gannet info --json digits/train/shard-00000.h5\n"
 		    "  gannet info --plan resnet50 --batch 16\n"
-		    "  gannet info --plan vgg16 --image-size 64 --parallel auto --nodes 4 --link-gbit 0.1\n"
+		    "  gannet info --plan vgg16 --parallel auto --nodes 4 --link-gbit 1\n"
 		    "  gannet info --topology\n  lstopo node.xml && gannet info --topology node.xml --ranks 8\n",
 	.options = options,
 	.option_count = sizeof options / sizeof *options,

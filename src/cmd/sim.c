@@ -282,7 +282,7 @@ static const struct gn_command command = {
 	.examples = "  # all allreduces, 64 KiB to 64 MiB; images/s of ResNet-50; verification\n"
 		    "  gannet sim --nodes 16 --ranks-per-node 4 --link-gbit 100\n"
 		    "  gannet sim --nodes 8 --ranks-per-node 4 --compute-ms 180 --batch 64\n"
-		    "  gannet sim --nodes 8 --ranks-per-node 4 --compute-ms 180 --batch 64 --pipeline 4 --micro-batches 8\n"
+		    "  gannet sim --nodes 8 --compute-ms 180 --pipeline 4 --micro-batches 8\n"
 		    "  gannet sim --verify --collective all\n",
 	.options = options_table,
 	.option_count = sizeof options_table / sizeof *options_table,
