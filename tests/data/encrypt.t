@@ -82,8 +82,9 @@ expect 2 'it is not the key' 'and tells a wrong one' "$gannet" info --key-file o
 
 # use
 check 'stage needs no key' "$gannet" stage --from enc --to copy
-check 'nor has verify' "$gannet" verify copy
-check 'verify authenticates' "$gannet" verify --decode --key-file key copy
+expect 0 'digests and checksums, no key' 'nor has verify, which says so' "$gannet" verify copy
+expect 0 '"encrypted": true, "authenticated": false' 'and in JSON' "$gannet" verify --json copy
+expect 0 'by the key manifest and images' 'verify authenticates' "$gannet" verify --decode --key-file key copy
 check 'trains on plain images' train plain --data plain --val plain --checkpoint run
 check 'and on encrypted' train enc --data copy --val enc --key-file key
 check 'a digest' test -s plain.digest

@@ -113,6 +113,9 @@ check 'at no cost' sent 40000000 40100000
 (umask 077; echo '?sig=s3cret-sig' >query)
 silent() { nodes signed 2 "$http/signed" --query-file query >silent.out 2>&1 && same signed 0 1 && ! grep s3cret silent.out && ! grep -r s3cret signed; }
 check 'an address that is signed, which nothing shows' silent
+expect 0 'WARN.* each process reads the server for itself: .*PMI' 'tasks of a step that does not connect them' env SLURM_JOB_ID=1 SLURM_STEP_ID=0 SLURM_NTASKS=2 \
+	SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 SLURM_LOCALID=0 SLURM_NODEID=0 timeout 60 "$gannet" stage --from "$http/file" --to unconnected
+check 'read it, too' cmp was unconnected
 # shellcheck disable=SC2016
 check 'two processes without a launcher copy one after the other' sh -c '"$1" stage --from "$2" --to alone & "$1" stage --from "$2" --to alone && wait && cmp was alone' \
 	sh "$gannet" "$http/file"

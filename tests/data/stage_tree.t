@@ -29,7 +29,10 @@ expect 1 'link exists' 'nor is a symbolic link' stage src link
 expect 2 'is inside of' 'a target inside of the source' stage src src/d1/to
 expect 3 'No such file' 'no source' stage nowhere to
 expect 2 'cannot be staged' 'the root folder' stage / to
+expect 0 ' 1 entry on 1 of 1 node: ' 'is said to be one' "$gannet" stage --from src/big --to one/file2
+expect 0 'digests verified$' 'what --check did is said' "$gannet" stage --from src/big --to one/file2 --check
 mkfifo fifo
+expect 0 'fifo: 1 FIFO is made anew in the copy; nothing is read from it' 'a FIFO is told' "$gannet" stage --from fifo --to pipe2
 expect 0 '"entries": 1, "data_bytes": 0,' 'a FIFO is copied, not read' stage fifo pipe
 check 'as one' test -p pipe
 "$gannet" pack --out packed "$GN_SOURCE/data/digits/digits-val.tar.xz" >/dev/null 2>&1

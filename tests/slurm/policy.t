@@ -119,6 +119,10 @@ check "by node and variable" grep -qF "$(uname -n): GANNET_LOCAL=$scratch/nope i
 check "and nothing is made" test ! -e "$scratch/nope"
 expect 1 "GANNET_LOCAL=$scratch/nope is not a directory" "so does stage.sbatch" \
 	env PATH="$scratch/bin:$PATH" NODE_SHELL=1 GANNET_LOCAL="$scratch/nope" "$GN_SOURCE/slurm/jobs/stage.sbatch"
+over 0 "GANNET_QUOTA goes to gannet stage" job 0 GANNET_LOCAL=/nvme GANNET_QUOTA=800G GANNET_CHECKPOINT="$scratch/quota"
+check "as --quota" grep -qE 'stage --from /data --to /nvme/gannet-.* --quota 800G$' <<<"$tap_output"
+expect 0 'stage --from /data --to /nvme/gannet-.* --quota 800G$' "so it does from stage.sbatch" \
+	env PATH="$scratch/bin:$PATH" GANNET_LOCAL=/nvme GANNET_QUOTA=800G "$GN_SOURCE/slurm/jobs/stage.sbatch"
 
 lost="gannet train: rank 3 on n2.cluster.org is lost: its connection closed\ngannet train: rank 2 on n2 is lost: silent"
 again "n2 is lost" job 4 HEARD="$lost\ngannet train: rank 0 on n1 is lost: what n2 says" STEP=100000001
