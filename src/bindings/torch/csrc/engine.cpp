@@ -191,7 +191,7 @@ void Engine::submit(const std::shared_ptr<Group> &group, Task task, Turn turn)
 			insert->tasks.push_back(std::move(task));
 		else
 			group->queue.front()->tasks.push_back(std::move(task));
-		may_rest_ = turn == Turn::waited_for;
+		may_rest_ = turn == Turn::waited_for && group->is_local();
 	}, !drives);
 	if (drives)
 		drive(ended);
