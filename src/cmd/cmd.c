@@ -1,6 +1,7 @@
 #include "src/cmd/cmd.h"
 
 #include "src/base/text.h"
+#include "transport/bootstrap/launcher_detect.h"
 #include "transport/bootstrap/limits.h"
 #include "transport/bootstrap/world.h"
 #include "transport/select/tuning_table.h"
@@ -41,6 +42,19 @@ int gn_cmd_fail(const char *name, const struct gn_err *err)
 {
 	fprintf(stderr, "gannet %s: %s\n", name, err->text);
 	return gn_cmd_exit_code(err->status);
+}
+
+static const char *look_up(void *context, const char *name)
+{
+	(void)context;
+	return getenv(name);
+}
+
+int gn_cmd_leaves_to_first(const struct gn_err *err)
+{
+	struct gn_launcher place;
+
+	return err->status == GN_ERR_USAGE && !gn_launcher_detect(look_up, NULL, &place, NULL) && place.rank > 0;
 }
 
 const char *gn_cmd_host(char *buffer, size_t size_bytes)

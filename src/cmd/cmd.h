@@ -54,6 +54,8 @@ extern const size_t gn_cmd_count;
 int gn_cmd_exit_code(enum gn_status status);
 /* Prints "gannet NAME: text" on standard error and returns the exit code. */
 int gn_cmd_fail(const char *name, const struct gn_err *err);
+/* Of what the command line alone causes, so that all ranks of a job have it: whether this is one of those that leave it to rank 0 to say so. */
+int gn_cmd_leaves_to_first(const struct gn_err *err);
 /* The same with the name of this host before the text: of a command that is started on many. */
 int gn_cmd_fail_here(const char *name, const struct gn_err *err);
 /* Writes this host's name, fit to be shown, to buffer, and returns that; "?" when it has none. */

@@ -242,7 +242,17 @@ static enum gn_status poll_until_ended(struct gn_launch_job *j, struct gn_pmix_s
 	return GN_OK;
 }
 
-/* The last line with keep_going: who failed, and how. */
+/* With keep_going: whether the program has gone on without the ranks that failed, which were killed, or ended as ones that the others had
+ * given up. */
+static int went_on(const struct gn_launch_job *j)
+{
+	for (int r = 0; r < j->size; r++)
+		if (WIFEXITED(j->ranks[r].status) && WEXITSTATUS(j->ranks[r].status) && WEXITSTATUS(j->ranks[r].status) != GN_EXIT_PEER_LOST)
+			return 0;
+	return j->keep_going && j->failed < j->size && !j->ending && !j->forwarded;
+}
+
+/* Who failed, and how. */
 static void report_failed(const struct gn_launch_job *j)
 {
 	const char *before = "";
@@ -265,6 +275,16 @@ static void report_failed(const struct gn_launch_job *j)
 	if (j->failed > FAILED_SHOWN)
 		fprintf(stderr, " and %d more failed", j->failed - FAILED_SHOWN);
 	fprintf(stderr, "; %d of %d ranks succeeded\n", j->size - j->failed, j->size);
+}
+
+/* Wrong usage is told by rank 0 alone (gn_cmd_leaves_to_first): whether others had it, and rank 0 had not. */
+static int is_usage_of_some(const struct gn_launch_job *j)
+{
+	int some = 0;
+
+	for (int r = 1; r < j->size; r++)
+		some |= WIFEXITED(j->ranks[r].status) && WEXITSTATUS(j->ranks[r].status) == GN_EXIT_USAGE;
+	return some && !(WIFEXITED(j->ranks[0].status) && WEXITSTATUS(j->ranks[0].status) == GN_EXIT_USAGE);
 }
 
 /* A full disk must not look like success. */
@@ -299,9 +319,11 @@ enum gn_status gn_launch_job_run(struct gn_launch_job *j, const char *directory,
 		signal_all(j, SIGKILL);
 	else
 		status = poll_until_ended(j, server, err);
+	if (!status && went_on(j))
+		j->code = 0;
 	if (!status)
 		check_output(j);
-	if (!status && j->keep_going)
+	if (!status && (j->keep_going || is_usage_of_some(j)))
 		report_failed(j);
 	gn_pmix_server_destroy(server, !status && !j->code);
 	free(argv);

@@ -207,7 +207,7 @@ static int run(const struct gn_cmd *cmd, int argc, char **argv)
 	}
 	if (gn_option_words_read(cmd->command, cmd->options_size, argc, argv, &words, &err) ||
 	    gn_options_parse(cmd->command, words.argc, words.argv, options, &positional, &help, &err)) {
-		code = gn_cmd_fail(cmd->command->name, &err);
+		code = gn_cmd_leaves_to_first(&err) ? gn_cmd_exit_code(err.status) : gn_cmd_fail(cmd->command->name, &err);
 	} else {
 		code = help ? print_help(cmd->command) : finish_stdout(cmd->run(options, &positional));
 		gn_options_release(cmd->command, options);

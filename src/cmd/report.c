@@ -50,15 +50,26 @@ static const struct gn_command command = {
 	.positional_max = 64,
 };
 
+/* Images by the time of their steps: a mean of the intervals' rates would count the short ones, which are the fast ones, as much. */
+static double mean_rate(const struct gn_curve *c)
+{
+	double images = 0, seconds = 0, rates = 0;
+
+	for (size_t i = 0; i < c->step_count; i++) {
+		images += c->steps[i].images_per_s * c->steps[i].seconds;
+		seconds += c->steps[i].seconds;
+		rates += c->steps[i].images_per_s / (double)c->step_count;
+	}
+	return seconds > 0 ? images / seconds : rates;
+}
+
 static void print_summary(const struct gn_curve *c)
 {
-	double best = 0, rate = 0;
+	double best = 0;
 	struct gn_json j;
 
 	for (size_t i = 0; i < c->eval_count; i++)
 		best = c->evals[i].top1 > best ? c->evals[i].top1 : best;
-	for (size_t i = 0; i < c->step_count; i++)
-		rate += c->steps[i].images_per_s / (double)c->step_count;
 	gn_json_init(&j);
 	gn_json_object(&j, NULL);
 	gn_json_string(&j, "log", c->path);
@@ -69,7 +80,7 @@ static void print_summary(const struct gn_curve *c)
 		gn_json_double(&j, "last_top1", c->evals[c->eval_count - 1].top1);
 		gn_json_double(&j, "best_top1", best);
 	}
-	gn_json_fixed(&j, "images_per_s", rate, 1);
+	gn_json_fixed(&j, "images_per_s", mean_rate(c), 1);
 	gn_json_uint(&j, "resumes", c->resumes);
 	gn_json_uint(&j, "bad_lines", c->bad_lines);
 	gn_json_end(&j);

@@ -666,6 +666,7 @@ static int run(const void *target, const struct gn_text_list *positional)
 		return status ? gn_cmd_fail("train", &err) : GN_EXIT_DONE;
 	}
 	status = check_alone(target, &err);
+	told = status && gn_cmd_leaves_to_first(&err);
 	if (!status)
 		status = gn_data_key_check(o->key_file, &err);
 	if (!status)

@@ -15,7 +15,7 @@
 
 /* What ends with one line of steps. */
 struct interval {
-	uint64_t step; /* the last one */
+	uint64_t first, step; /* after the first one, up to the last one */
 	double seconds, data_s, communication_s;
 };
 
@@ -95,10 +95,23 @@ static void note_saving(struct gn_account *a, const json_t *line)
 	a->saves_by_epochs = options && !a->saves_by_minutes && !a->saves_by_steps && is_set(options, " checkpoint-epochs=");
 }
 
+/* What an interval had before `step` counts, the rest is lost. */
+static void cut(struct reader *r, struct interval *i, uint64_t step)
+{
+	double kept = step > i->first ? (double)(step - i->first) / (double)(i->step - i->first) : 0;
+
+	r->a.lost_s += (1 - kept) * i->seconds;
+	i->seconds *= kept;
+	i->data_s *= kept;
+	i->communication_s *= kept;
+	i->step = step;
+	r->count -= kept <= 0;
+}
+
 static void go_back(struct reader *r, uint64_t step)
 {
 	while (r->count && r->intervals[r->count - 1].step > step)
-		r->a.lost_s += r->intervals[--r->count].seconds;
+		cut(r, &r->intervals[r->count - 1], step);
 	r->step = step;
 }
 
@@ -176,7 +189,7 @@ static int add_step(struct reader *r, const json_t *line, double now)
 	struct gn_account *a = &r->a;
 	uint64_t step = count_of(line, "step");
 	double steps = step > r->step ? (double)(step - r->step) : 0;
-	struct interval i = {step, 0, 0, 0};
+	struct interval i = {step > r->step ? r->step : step, step, 0, 0, 0};
 
 	a->step_ms = number_or_0(times, "step");
 	for (size_t p = 0; p < sizeof parts / sizeof *parts; p++)
@@ -209,6 +222,7 @@ static int add_recovery(struct reader *r, const json_t *line)
 {
 	struct gn_account *a = &r->a;
 	const double unlogged_s = number_or_0(line, "unlogged_seconds");
+	const uint64_t unlogged = count_of(line, "unlogged_steps");
 	struct gn_account_world w = {count_of(line, "world"), count_of(line, "step"), count_of(line, "steps_redone"), small(line, "ranks", 0),
 				     small(line, "ranks_before", 0), number_or_0(line, "seconds"), ""};
 
@@ -224,7 +238,7 @@ static int add_recovery(struct reader *r, const json_t *line)
 	}
 	if (reserve(r))
 		return -1;
-	r->intervals[r->count++] = (struct interval){w.step, unlogged_s, 0, 0};
+	r->intervals[r->count++] = (struct interval){w.step > unlogged ? w.step - unlogged : 0, w.step, unlogged_s, 0, 0};
 	return 0;
 }
 

@@ -81,6 +81,70 @@ def moves(rank, size):
     assert objects == [{"rank": r} for r in range(size)]
 
 
+def blocks(rank, size):
+    """What FSDP calls, of short and long tensors, which go another way: into and from one tensor, also where the input is a part of the output."""
+    for each in (5, 20_001, 1_000_003):
+        for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.uint8):
+            mine = (torch.arange(each) % 50 + rank).to(dtype)
+            wanted = torch.cat([(torch.arange(each) % 50 + r).to(dtype) for r in range(size)])
+            out = torch.zeros(size * each, dtype=dtype)
+            dist.all_gather_into_tensor(out, mine)
+            assert torch.equal(out, wanted), (each, dtype)
+            out.zero_()
+            out.narrow(0, rank * each, each).copy_(mine)
+            dist.all_gather_into_tensor(out, out.narrow(0, rank * each, each))
+            assert torch.equal(out, wanted), (each, dtype, "in place")
+            for op in (dist.ReduceOp.SUM, dist.ReduceOp.MAX):
+                out = torch.zeros(each, dtype=dtype)
+                dist.reduce_scatter_tensor(out, wanted + rank, op=op)
+                part = wanted.view(size, each)[rank]
+                right = part * size + sum(range(size)) if op == dist.ReduceOp.SUM else part + size - 1
+                assert torch.equal(out, right.to(dtype)), (each, dtype, op)
+        out = torch.zeros(each)
+        dist.reduce_scatter_tensor(out, torch.full((size * each,), float(rank)), op=dist.ReduceOp.AVG)
+        assert (out == (size - 1) / 2).all()
+        source = torch.full((size * each,), float(rank))
+        dist.reduce_scatter_tensor(source.narrow(0, rank * each, each), source)  # into a part of the input
+        assert (source.narrow(0, rank * each, each) == size * (size - 1) / 2).all()
+
+
+def threads(rank, size):
+    """Threads that each wait for operations of a group of their own, while others are in flight: whoever waits does the work of all."""
+    import threading
+
+    alike = [dist.new_group(list(range(size))) for _ in range(3)]
+    failed = []
+
+    def work(which):
+        try:
+            for i in range(60):
+                later = dist.all_reduce(torch.ones(1 << 14), group=alike[which], async_op=True) if i % 3 == which else None
+                t = torch.full((1 << (i + which) % 16,), float(which + i))
+                dist.all_reduce(t, group=alike[which])
+                assert (t == size * (which + i)).all()
+                if later and i % 2:
+                    later.wait()
+        except Exception as e:
+            failed.append(e)
+
+    running = [threading.Thread(target=work, args=(i,)) for i in range(3)]
+    for t in running:
+        t.start()
+    for t in running:
+        t.join()
+    assert not failed, failed
+    # by turns: what is waited for at once, and what is not
+    for i in range(100):
+        t = torch.ones(64)
+        w = dist.all_reduce(t, async_op=True)
+        if i % 2:
+            time.sleep(0.0002 * (i % 5))
+        s = torch.ones(64)
+        dist.all_reduce(s)
+        assert (s == size).all() and (t == size).all()  # in their order
+        w.wait()
+
+
 def messages(rank, size):
     following, before = (rank + 1) % size, (rank - 1) % size
     for tag in (0, 7):
@@ -197,6 +261,26 @@ def callbacks(rank, size):
         ddp(torch.full((1, 200), float(rank))).sum().backward()
     # these gradients are of rank 1, so that the hook loses nothing
     assert torch.allclose(ddp.module.weight.grad, torch.tensor((size - 1) / 2), atol=1e-3)
+
+    # Several buckets, whose functions run at different times on each rank: what they start is in one order on all.
+    ddp = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(*[torch.nn.Linear(60, 60) for _ in range(8)]), bucket_cap_mb=0.005)
+    state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=1, start_powerSGD_iter=2)
+
+    def late(state, bucket):
+        time.sleep(0.001 * ((bucket.index() * 7 + rank * 5) % 4))
+        return powerSGD_hook.powerSGD_hook(state, bucket)
+
+    ddp.register_comm_hook(state, late)
+    for i in range(20):
+        ddp.zero_grad()
+        ddp(torch.full((1, 60), float(rank + i))).sum().backward()
+        grads = torch.cat([p.grad.flatten() for p in ddp.parameters()])
+        everyone = [torch.empty_like(grads) for _ in range(size)]
+        dist.all_gather(everyone, grads)
+        assert all(torch.equal(grads, other) for other in everyone), i
+    # a function that waits for what was submitted later: a while, but not for ever
+    first, second = (dist.all_reduce(torch.ones(10), async_op=True).get_future() for _ in range(2))
+    assert first.then(lambda f: second.wait()[0].sum() + f.value()[0].sum()).wait() == 20 * size
 
 
 def forked(rank, size):
@@ -335,7 +419,7 @@ def main():
         unwaited(rank, size)
     if "--stopped" in sys.argv:
         stopped(rank, size)
-    parts = (reductions, moves, messages, any_source, handles, callbacks, groups, forked, training)
+    parts = (reductions, moves, blocks, threads, messages, any_source, handles, callbacks, groups, forked, training)
     if "--killed" in sys.argv:
         parts = (killed,)
     for part in parts:

@@ -178,6 +178,24 @@ static void after_losses(void **state)
 	assert_int_equal(a.worlds[GN_ACCOUNT_WORLDS - 1].step, 17);
 }
 
+/* The last checkpoint is in the middle of an interval, whose first half counts. */
+static void restarted_within(void **state)
+{
+	struct gn_account a;
+
+	(void)state;
+	assert_int_equal(account(START("start", "10:00:00", "0") STEP("10:00:10", "10", "2.0") SAVED("10:00:15", "14") STEP("10:00:21", "20", "1.0")
+				 START("resume", "10:00:51", "14") STEP("10:00:57", "20", "1.1"), &a), GN_OK);
+	assert_s(a.lost_s, 6);
+	assert_s(a.training_s, 20);
+	assert_s(a.data_s, 2);
+	/* and once more, before the first half */
+	assert_int_equal(account(START("start", "10:00:00", "0") STEP("10:00:10", "10", "2.0") STEP("10:00:20", "20", "1.0")
+				 START("resume", "10:00:50", "14") START("resume", "10:01:00", "4") STEP("10:01:06", "10", "1.1"), &a), GN_OK);
+	assert_s(a.lost_s, 16);
+	assert_s(a.training_s, 10);
+}
+
 static void several_runs(void **state)
 {
 	struct gn_account a;
@@ -338,7 +356,7 @@ static int end(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(one_start), cmocka_unit_test(usage_of_a_killed_start), cmocka_unit_test(usage_of_one_rank),
-					   cmocka_unit_test(restarted),
+					   cmocka_unit_test(restarted), cmocka_unit_test(restarted_within),
 					   cmocka_unit_test(after_losses), cmocka_unit_test(several_runs), cmocka_unit_test(growing), cmocka_unit_test(bad), cmocka_unit_test(advice),
 					   cmocka_unit_test(advice_names_what_is_set)};
 

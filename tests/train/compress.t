@@ -55,6 +55,8 @@ for n in 1 3; do
 done
 expect 0 'made with --compress topk:0.01, this run has none.*dropped' 'going on without compression is told' short topk:0.01-part 2 \
 	--steps 40 --resume auto
-expect 0 'made with --compress none, this run has topk:0.01.*dropped' 'and with it' short topk:0.01-part 2 --steps 41 --resume auto \
-	--compress topk:0.01
+nothing_dropped() { ! short "$@" 2>&1 | grep dropped; }
+check 'going on with it after none drops nothing' nothing_dropped topk:0.01-part 2 --steps 41 --resume auto --compress topk:0.01
+expect 0 '--compress auto: topk:0.01, which the run before' 'what auto takes from a checkpoint is told' short topk:0.01-part 2 --steps 42 \
+	--resume auto --compress auto
 finish

@@ -94,7 +94,7 @@ refuse() { expect 2 "$1" "$2" "$gannet" train --data "$scratch/train" --model le
 refuse 'micro-batches 3 does not divide --batch 16' 'micro-batches that do not fit' --batch 16 --micro-batches 3 --parallel pipeline=2
 refuse '--cut is where stages of a pipeline begin' 'a cut without a pipeline' --cut fc1
 refuse '--pipe-schedule is of pipelines' 'a schedule without a pipeline' --pipe-schedule gpipe
-refuse '--parallel with pipeline and --shard cannot be combined: each stage' 'a sharded pipeline' --parallel pipeline=2 --shard optimizer
+refuse '.--parallel pipeline=2 and --shard cannot be combined: each stage' 'a sharded pipeline' --parallel pipeline=2 --shard optimizer
 refuse 'none of data=N' 'another word' --parallel experts=2
 refuse '2 ranks' 'too few ranks' --parallel data=1,pipeline=2
 expect 2 'lenet cannot be cut before' 'a cut in a wrong place' net cut 2 lenet --parallel pipeline=2 --cut conv1

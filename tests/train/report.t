@@ -82,6 +82,16 @@ check 'the last one that it is done' sh -c 'tail -n 1 "$1" | grep -Eq "$2"' sh "
 expect 0 '"run": 2, "last_step": 5' 'its report has both runs' "$gannet" report "$dir/two.jsonl" --out "$dir/two"
 expect 3 'no training step' 'what is no log' "$gannet" report "$dir/one.jsonl" "$dir/check.py" --out "$dir/none"
 check 'leaves nothing' test ! -e "$dir/none"
+# 900 images in 1 s, then 100 in 9 s: 100 images/s, whatever the mean of the rates.
+cat >"$dir/rates.jsonl" <<'LOG'
+{"event": "start", "time": "2026-11-24T10:00:00Z", "model": "lenet", "step": 0, "ranks": 3, "nodes": 1, "global_batch": 100}
+{"event": "step", "step": 9, "loss": 1, "images_per_s": 900, "sent_bytes": 1234, "time_ms": {"step": 111.11111}}
+{"event": "step", "step": 10, "loss": 1, "images_per_s": 11.11111, "time_ms": {"step": 9000}, "staleness": {"mean": 1.5, "ahead_most": 3, "workers": 2}}
+LOG
+expect 0 '"images_per_s": 100.0,' 'a rate is of all images and all time' "$gannet" report "$dir/rates.jsonl" --out "$dir/rates"
+expect 0 '^"[^"]*",1,step,0,9,.*,1234,,,,' 'a table has bytes' "$gannet" report "$dir/rates.jsonl" --csv -
+expect 0 '^"[^"]*",1,step,0,10,.*,,1.5,3,2,' 'staleness and workers' "$gannet" report "$dir/rates.jsonl" --csv -
+
 # For other tools.
 cat >"$dir/convert.py" <<'PY'
 import csv, glob, json, struct, sys

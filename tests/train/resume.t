@@ -167,4 +167,5 @@ expect 3 'the only checkpoint in .*/one is not whole: ' 'the only one is damaged
 mv "$newest" "$dir/one/step-99999999"
 expect 3 'none of the 2 checkpoints in .*/one is valid; the oldest: ' 'both are' \
 	timeout 60 "$gannet" eval --data "$dir/val" --checkpoint "$dir/one"
+expect 3 '--resume takes auto, none or the path of a checkpoint: ' 'a word that is neither' run words 2 5 --resume yes
 finish

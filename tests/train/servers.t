@@ -64,7 +64,13 @@ refuse() { expect 2 "$1" "$2" "$gannet" train --data "$scratch/train" --model le
 refuse 'give --servers' 'servers are missing' --update sync
 refuse 'serves parameters to nobody' 'nobody uses servers' --servers 1
 refuse 'is none of allreduce, sync' 'no such way' --update ssp --servers 1
-refuse 'cannot be combined: the norm is of the whole gradient' 'and --clip' --update async --servers 1 --clip 1
+refuse '.--update async and --clip cannot be combined: the norm is of the whole gradient' 'and --clip' --update async --servers 1 --clip 1
 refuse 'cannot be combined: workers do not take their steps' 'and --sync-bn' --update async --servers 1 --sync-bn all
+advises() { # whoever ends first gives the code
+	launch 2 "$gannet" train --data "$scratch/train" --model lenet --batch 8 --lr 1e6 --steps 30 --update async --servers 1 >"$scratch/out" 2>&1
+	cat "$scratch/out"
+	grep -q 'not finite at .*: lower --lr, lengthen --warmup-epochs$' "$scratch/out" && ! grep -qe --clip "$scratch/out"
+}
+check 'advice names no option that servers refuse' advises
 refuse 'leaves none of 1 rank to train' 'no rank is left to train' --update sync --servers 1
 finish

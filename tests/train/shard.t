@@ -64,6 +64,6 @@ check 'the average is another network' sh -c 'test "$("$1" "$2" eval ema.loss)" 
 # What a rank holds: resident bytes, and the same parameters.
 check 'state is divided in memory, resnet18, 4 ranks' launch 4 "$GN_BUILD/bench/parallel/sharded" resnet18 lamb 32 2 2
 
-expect 2 '--shard and --compress cannot be combined: each rank' 'not with compression' "$gannet" train --data "$scratch/train" --model lenet \
+expect 2 '--shard and --compress int8 cannot be combined: each rank' 'not with compression' "$gannet" train --data "$scratch/train" --model lenet \
 	--shard optimizer --compress int8
 finish

@@ -33,6 +33,9 @@ expect 0 'local steps: ranks average .* every 4 steps; a rank sends 0.86[0-9]* M
 	'local steps say what they do' lenet 2 --steps 1 --local-steps 4
 expect 0 'local steps after the first 2 epochs: ranks average' 'and from when on' lenet 2 --steps 1 --local-steps 4 --local-from 2
 expect 0 'WARN .*--local-steps 4 does nothing: one rank' 'local steps of one rank' lenet 1 --steps 1 --local-steps 4
+expect 0 'WARN .*--shard optimizer does nothing: one rank' 'shards of one rank' lenet 1 --steps 1 --shard optimizer
+expect 0 'WARN .*--local-steps 4 does nothing: --local-from 3 is not within the run' 'local steps after the end' lenet 2 --steps 1 \
+	--local-steps 4 --local-from 3
 expect 0 'WARN .*--compress int8 does nothing: one rank' 'compression of one rank' lenet 1 --steps 1 --compress int8
 lacks 0 'does nothing|saves nothing' 'auto of one rank is what it says' lenet 1 --steps 1 --compress auto
 expect 1 'not finite at step .*powersgd and topk need more often, or compress less' 'a divergence with compression names it' \

@@ -1,4 +1,4 @@
-/* A rank for tests of allreduce on memory that is not the node's, among ranks of one node: the same bits as when everyone's
+/* A rank for tests of allreduce, reduce-scatter and allgather on memory that is not the node's, among ranks of one node: the same bits as when everyone's
  * values are reduced one after the other, in the order of ranks.
  * usage: foreign_probe          sizes around everything that is cut, all types, in place and not, several in flight
  *        foreign_probe die      the last rank kills itself in the middle of operation after operation; exit codes as gannet's
@@ -139,6 +139,73 @@ static int check_sizes(struct probe *p, struct gn_err *err)
 	return got < 0 ? -1 : wrong;
 }
 
+/* Every block that comes to this rank is right: sums of a scatter, blocks of a gather. */
+static int are_blocks_wrong(struct probe *p, const struct gn_coll_args *a)
+{
+	size_t each = a->count * gn_dtype_bytes(a->type), all = each * (size_t)p->size;
+	int scatters = a->what == GN_COLLECTIVE_REDUCE_SCATTER, wrong = 0;
+	const char *out = a->out;
+
+	for (int r = 0; r < p->size; r++) {
+		fill(p, r, a->type, p->theirs, scatters ? a->count * (size_t)p->size : a->count);
+		if (!scatters)
+			wrong |= memcmp(out + (size_t)r * each, p->theirs, each) != 0;
+		else if (!r)
+			memcpy(p->sum, p->theirs + (size_t)p->rank * each, each);
+		else
+			gn_reduce_of(a->type, a->reduction)(p->sum, p->theirs + (size_t)p->rank * each, a->count);
+	}
+	if (scatters && a->reduction == GN_AVERAGE)
+		gn_reduce_divide(a->type, p->sum, a->count, p->size);
+	for (int i = 0; i < GUARD; i++)
+		wrong |= out[-1 - i] != 0x55 || out[(scatters ? each : all) + (size_t)i] != 0x55;
+	return wrong || (scatters && memcmp(out, p->sum, each) != 0);
+}
+
+static int check_blocks(struct probe *p, size_t bytes, enum gn_dtype type, enum gn_collective what, int in_place, struct gn_err *err)
+{
+	size_t element = gn_dtype_bytes(type), blocks = (size_t)p->size;
+	struct gn_coll_args a = {.what = what, .out = p->out + GUARD, .type = type, .count = bytes / element,
+				 .reduction = type == GN_F32 && bytes % 3 ? GN_AVERAGE : GN_SUM};
+	int scatters = what == GN_COLLECTIVE_REDUCE_SCATTER, wrong;
+	struct gn_coll *coll = NULL;
+	enum gn_status status;
+
+	a.in = in_place ? NULL : p->in + GUARD;
+	p->round++;
+	memset(p->out, 0x55, ROOM + 4 * GUARD);
+	fill(p, p->rank, type, in_place ? p->out + GUARD + (size_t)p->rank * a.count * element : p->in + GUARD, a.count * (scatters ? blocks : 1));
+	status = gn_coll_prepare(p->comm, &a, &coll, err);
+	/* these are to go through bounce buffers */
+	if (!status && p->size > 1 && strcmp(coll->info.algorithm, "shared"))
+		status = gn_err_set(err, GN_ERR_FAILED, "%zu bytes of blocks go by %s", bytes, coll->info.algorithm);
+	if (!status)
+		status = gn_coll_start(coll, NULL, err);
+	if (!status)
+		status = gn_coll_wait(coll, err);
+	gn_coll_free(coll);
+	wrong = status ? -1 : are_blocks_wrong(p, &a);
+	if (wrong > 0)
+		fprintf(stderr, "rank %d: %s of %zu bytes of %s: wrong\n", p->rank, gn_collective_name(what), bytes, gn_dtype_name(type));
+	return wrong;
+}
+
+static int check_all_blocks(struct probe *p, struct gn_err *err)
+{
+	static const size_t sizes[] = {64u << 10, GN_BOUNCE_BYTES / 4 + 8, GN_BOUNCE_BYTES / 2, GN_BOUNCE_BYTES - 8, GN_BOUNCE_BYTES,
+				       GN_BOUNCE_BYTES + 8, 2 * GN_BOUNCE_BYTES + 24};
+	int wrong = 0, got = 0;
+
+	for (size_t i = 0; i < sizeof sizes / sizeof *sizes && got >= 0; i++)
+		for (int type = 0; type < GN_DTYPE_COUNT && got >= 0; type++) {
+			if (type != GN_BYTES)
+				wrong += got = check_blocks(p, sizes[i], (enum gn_dtype)type, GN_COLLECTIVE_REDUCE_SCATTER, 0, err);
+			for (int in_place = 0; in_place < 2 && got >= 0; in_place++)
+				wrong += got = check_blocks(p, sizes[i], (enum gn_dtype)type, GN_COLLECTIVE_ALLGATHER, in_place, err);
+		}
+	return got < 0 ? -1 : wrong;
+}
+
 /* Long and short ones, and one in the node's memory, started one after the other, waited for in another order. */
 static int check_flight(struct probe *p, struct gn_err *err)
 {
@@ -233,6 +300,8 @@ static int run(struct probe *p, int dies, struct gn_err *err)
 	} else {
 		wrong = check_sizes(p, err);
 		more = wrong < 0 ? -1 : check_flight(p, err);
+		wrong = more < 0 ? -1 : wrong + more;
+		more = wrong < 0 ? -1 : check_all_blocks(p, err);
 		wrong = more < 0 ? -1 : wrong + more;
 	}
 	free(p->in);

@@ -124,8 +124,21 @@ keeps_going() {
 }
 check "with --keep-going the others are left alone, and the last line names who failed" keeps_going
 # shellcheck disable=SC2016
-expect 4 "is stopped .SIGSTOP. and does not end" "a stopped rank that is the last is killed" \
+expect 0 "rank 1 was killed .*, rank 2 ended with code 4; 1 of 3 ranks succeeded" "the code is 0 if one went on without those that were lost" \
+	timeout -k 5 60 "$gannet" launch -n 3 --keep-going -- sh -c 'case $PMIX_RANK in 1) kill -9 $$ ;; 2) exit 4 ;; esac'
+expect 4 "0 of 2 ranks succeeded" "and 4 if none did" timeout -k 5 60 "$gannet" launch -n 2 --keep-going -- sh -c 'exit 4'
+# shellcheck disable=SC2016
+expect 0 "is stopped .SIGSTOP. and does not end" "a stopped rank that is the last is killed" \
 	timeout -k 5 60 "$gannet" launch -n 2 --keep-going --grace 1 -- sh -c '[ "$PMIX_RANK" = 0 ] || kill -STOP $$'
+once() { # what is wrong with a command line is said by rank 0, of whichever rank it is by the launcher
+	launch 3 "$gannet" "$@" >"$scratch/out" 2>"$scratch/err"
+	[[ $? == 2 && $(wc -l <"$scratch/err") == 1 ]] && grep -q 'train: ' "$scratch/err"
+}
+check "a wrong option is told once" once train --model lenet --data x --no-such-option
+check "options that cannot be combined, too" once train --model lenet --data x --local-steps 2 --compress int8
+# shellcheck disable=SC2016
+expect 2 "gannet launch: rank 1 ended with code 2; 1 of 2 ranks succeeded" "one that rank 0 does not have is told by the launcher" \
+	timeout -k 5 60 "$gannet" launch -n 2 -- sh -c '[ "$PMIX_RANK" = 0 ] || exec "$0" report --no-such-option' "$gannet"
 all_fine() { [[ -z $(timeout -k 5 60 "$gannet" launch -n 2 --keep-going -- true 2>&1) ]]; }
 check "and says nothing when none failed" all_fine
 dies_with_launcher() {
@@ -201,8 +214,8 @@ kill_one() { # TRANSPORT VICTIM SIGNAL: all end within 10 s with code 4, and the
 	cat "$scratch/err"
 	[[ $code == 4 ]] && ((SECONDS - start < 11)) &&
 		[[ $(grep -c "rank $2 on $(hostname) is lost" "$scratch/err") == 3 ]] || return 1
-	# rank 0 has asked the others what they were in, and all are told the same; the last words are each one's own
-	(($2 == 0)) || [[ $(grep -o "rank $2 on .* is lost: .*; ranks\? [0-3].* in operation number .*; rank" "$scratch/err" | uniq -c | awk '{ print $1 }') == 3 ]]
+	# rank 0 has asked the others what they were in, and all are told the same; who is not in that says what it was in itself
+	(($2 == 0)) || [[ $(grep -o "rank $2 on [^;]* is lost: [^;]*; ranks\? [0-3][^;]* in operation number [0-9]*" "$scratch/err" | uniq -c | awk '{ print $1 }') == 3 ]]
 }
 check "kill -9 of rank 2 over tcp: the others end and name it" kill_one tcp 2 KILL
 check "kill -9 of rank 1 over shm: the others end and name it" kill_one shm 1 KILL

@@ -263,7 +263,7 @@ static void test_loss_tells_of_all(void **state)
 	static const struct gn_recorder_op op = {"allreduce", "ring", "f32", "sum", 16777216, 64 << 20, -1};
 	static const char others[] = "rank 2 on h2 is lost: its connection closed unexpectedly; ranks 0-1 were in operation number 1, "
 				     "allreduce of 64 MiB (16777216 f32, sum, ring), 1 of them waiting for it; "
-				     "rank 3 on h3 was before the first collective, writing a checkpoint; rank ";
+				     "rank 3 on h3 was before the first collective, writing a checkpoint";
 	struct gn_recorder *recorders[RANKS];
 	struct gn_err err;
 	struct group g;
@@ -281,10 +281,10 @@ static void test_loss_tells_of_all(void **state)
 	for (int r = 0; r < RANKS; r++)
 		if (r != 2) {
 			await_loss(g.watch[r], 3000, &err);
-			if (strncmp(err.text, others, sizeof others - 1))
+			/* none repeats its own state, be it told of it alone or with others */
+			if (strcmp(err.text, others))
 				fail_msg("rank %d is told '%s'", r, err.text);
 		}
-	assert_non_null(strstr(err.text, "; rank 3 on h3 was before its first collective, writing a checkpoint"));
 	crash(&g, 1);
 	leave_all(&g);
 	for (int r = 0; r < RANKS; r++)
@@ -323,7 +323,7 @@ static void test_loss_while_one_is_mute(void **state)
 	await_loss(w, 5000, &err);
 	assert_true(gn_clock_ns() - start < 2000000000u);
 	assert_non_null(strstr(err.text, "rank 2 is lost: its connection closed unexpectedly"));
-	assert_non_null(strstr(err.text, "; rank 0 was before the first collective; "));
+	assert_non_null(strstr(err.text, "; rank 0 was before the first collective"));
 	close(mute);
 	gn_heartbeat_destroy(w, 1);
 	gn_recorder_destroy(o.recorder);

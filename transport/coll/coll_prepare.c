@@ -123,11 +123,15 @@ static enum gn_status set_blocks(struct plan *p, struct gn_err *err)
 	return GN_OK;
 }
 
-/* Work memory for ranks that get a part of the result or none: a reduction overwrites the whole buffer. */
-static enum gn_status alloc_work(struct plan *p, size_t result_first, size_t result_count, struct gn_err *err)
+/* Work memory for ranks that get a part of the result or none: the reduction of a schedule overwrites the whole buffer. */
+static enum gn_status alloc_work(struct plan *p, struct gn_err *err)
 {
 	struct gn_coll *c = p->coll;
+	int scatters = c->args.what == GN_COLLECTIVE_REDUCE_SCATTER;
+	size_t result_first = scatters ? c->args.count * (size_t)p->args.rank : 0, result_count = scatters ? c->args.count : 0;
 
+	if (!c->args.in || (!scatters && (c->args.what != GN_COLLECTIVE_REDUCE || p->args.rank == c->args.root)))
+		return GN_OK;
 	c->work = gn_alloc_aligned(p->buffers.count * p->buffers.element_bytes + 1);
 	if (!c->work)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "%s: no memory for %zu elements", name_of(&c->args), p->buffers.count);
@@ -159,10 +163,6 @@ static enum gn_status set_buffers(struct plan *p, struct gn_err *err)
 	p->buffers.in_shift_bytes *= a->what == GN_COLLECTIVE_ALLGATHER ? element : 0;
 	if (a->what == GN_COLLECTIVE_REDUCE_SCATTER && in_place)
 		c->result = (char *)a->out + block * element;
-	else if (a->what == GN_COLLECTIVE_REDUCE_SCATTER && !status)
-		status = alloc_work(p, block, a->count, err);
-	else if (a->what == GN_COLLECTIVE_REDUCE && p->args.rank != a->root && !in_place)
-		status = alloc_work(p, 0, 0, err);
 	if (reduces(a->what) && a->reduction == GN_AVERAGE && !a->reduce && !p->buffers.device &&
 	    (a->what != GN_COLLECTIVE_REDUCE || p->args.rank == a->root))
 		c->divide = p->args.size;
@@ -265,10 +265,11 @@ static enum gn_status use_algorithm(struct plan *p, struct gn_err *err)
 {
 	struct gn_shm_flags *flags = NULL;
 	struct gn_schedule *s;
-	enum gn_status status;
+	enum gn_status status = alloc_work(p, err);
 
 	p->algorithm = gn_algorithm_find(p->coll->args.what, p->coll->args.algorithm);
-	status = create_flags(p, &flags, err);
+	if (!status)
+		status = create_flags(p, &flags, err);
 	if (!status)
 		status = gn_algorithm_schedule(p->algorithm, &p->args, &s, err);
 	if (status) {
@@ -286,11 +287,16 @@ static enum gn_status use_shared_memory(struct plan *p, struct gn_err *err)
 	const struct gn_coll_args *a = &p->coll->args;
 	enum gn_status status;
 
-	if (!gn_comm_all_share(p->comm) || (a->what != GN_COLLECTIVE_ALLREDUCE && a->what != GN_COLLECTIVE_BARRIER))
+	if (!gn_comm_all_share(p->comm) || !gn_coll_has_shared(a))
 		return gn_err_set(err, GN_ERR_UNSUPPORTED,
-				  "algorithm shared is for allreduce and barrier, with all ranks on one node and sharing memory");
-	status = gn_shm_allreduce(p->comm->shm, a->in, a->out, a->count, p->buffers.element_bytes, p->buffers.reduce,
-				   &p->coll->shared, err);
+				  "algorithm shared is for allreduce, barrier, allgather without counts and reduce-scatter that is not in place, "
+				  "with all ranks on one node and sharing memory");
+	if (a->what == GN_COLLECTIVE_ALLREDUCE || a->what == GN_COLLECTIVE_BARRIER)
+		status = gn_shm_allreduce(p->comm->shm, a->in, a->out, a->count, p->buffers.element_bytes, p->buffers.reduce,
+					  &p->coll->shared, err);
+	else
+		status = gn_shm_blocks(p->comm->shm, a->what == GN_COLLECTIVE_ALLGATHER ? GN_SHM_ALLGATHER : GN_SHM_REDUCE_SCATTER, a->in,
+				       a->out, a->count, p->buffers.element_bytes, p->buffers.reduce, &p->coll->shared, err);
 	if (status)
 		return status;
 	p->coll->ops = &gn_coll_by_shm;

@@ -9,6 +9,15 @@
  * other's memory directly, or share the processors that copy messages. */
 #define RING_FROM_BYTES (64u << 10)
 
+/* From this size of all blocks on bounce buffers are faster than messages between buffers from elsewhere. */
+#define BLOCKS_FROM_BYTES (64u << 10)
+
+int gn_coll_has_shared(const struct gn_coll_args *a)
+{
+	return a->what == GN_COLLECTIVE_ALLREDUCE || a->what == GN_COLLECTIVE_BARRIER ||
+	       (a->what == GN_COLLECTIVE_ALLGATHER && !a->counts) || (a->what == GN_COLLECTIVE_REDUCE_SCATTER && a->in);
+}
+
 static const char *select_for_shm(const struct gn_comm *c, const struct gn_coll_args *args, size_t bytes)
 {
 	switch (args->what) {
@@ -20,6 +29,9 @@ static const char *select_for_shm(const struct gn_comm *c, const struct gn_coll_
 		return bytes >= RING_FROM_BYTES ? "ring" : NULL;
 	case GN_COLLECTIVE_REDUCE_SCATTER:
 	case GN_COLLECTIVE_ALLGATHER:
+		if (bytes >= BLOCKS_FROM_BYTES && gn_coll_has_shared(args) && gn_shm_has_bounce_buffers(c->shm) &&
+		    !gn_shm_owns(c->shm, args->out, 1))
+			return "shared";
 		return "direct";
 	default:
 		return NULL;

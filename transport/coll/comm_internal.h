@@ -2,8 +2,8 @@
  * shorthands), coll.c (start, progress, free), coll_wait.c (test, wait), coll_prepare.c and coll_select.c (prepare), coll_device.c
  * (device memory), comm_progress.c (progress thread), idle_wait.c (blocking waits), affinity_report.c.
  *
- * An operation runs by one of the tables of struct gn_coll_ops: it executes a schedule (exec_internal.h), is an allreduce in the shared
- * memory of one node (shm.h), is staged from device memory (staged.c), or a library's (coll_device.h). Around that it holds work memory,
+ * An operation runs by one of the tables of struct gn_coll_ops: it executes a schedule (exec_internal.h), is uses the shared
+ * memory of one node directly (shm.h), is staged from device memory (staged.c), or a library's (coll_device.h). Around that it holds work memory,
  * what remains to be done at its end, and its place among the operations in flight.
  */
 #ifndef GN_TRANSPORT_COLL_COMM_INTERNAL_H
@@ -194,6 +194,8 @@ void gn_coll_end_turn(struct gn_coll *c);
 enum gn_status gn_coll_wait_inside(struct gn_coll *c, struct gn_err *err);
 void gn_coll_free_inside(struct gn_coll *c);
 
+/* Whether "shared" can do it, as far as the arguments say. */
+int gn_coll_has_shared(const struct gn_coll_args *a);
 /* Selects algorithm and slices for a buffer of `bytes` bytes: a function of what is the same on all ranks. args->algorithm NULL or
  * "auto": any. GN_ERR_USAGE: unknown algorithm. */
 enum gn_status gn_coll_select(struct gn_comm *c, const struct gn_coll_args *args, size_t bytes,

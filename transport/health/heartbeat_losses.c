@@ -77,6 +77,26 @@ void gn_heartbeat_set_all_left(struct gn_heartbeat *h)
 	pthread_mutex_unlock(&h->lock);
 }
 
+/* Whether the reason of a loss has the rank's state: gn_diagnose_loss() lists ranks by "; rank 3 on n2 was" and "; ranks 0-2, 5 were". */
+static int has_state_of(const char *reason, int rank)
+{
+	for (const char *at = reason; (at = strstr(at, "; rank"));) {
+		char *end;
+
+		at += strlen("; rank");
+		at += *at == 's';
+		for (;; at = end + 1) {
+			long first = strtol(at, &end, 10), last = *end == '-' ? strtol(end + 1, &end, 10) : first;
+
+			if (end != at && rank >= first && rank <= last)
+				return 1;
+			if (end == at || *end != ',')
+				break;
+		}
+	}
+	return 0;
+}
+
 /* rank: the lost rank, or the negative status of a failure of the job. reason: NULL: the recorded one. */
 static enum gn_status report(const struct gn_heartbeat *h, int rank, const char *reason, struct gn_err *err)
 {
@@ -88,12 +108,12 @@ static enum gn_status report(const struct gn_heartbeat *h, int rank, const char 
 		gn_recorder_describe(h->options.recorder, what, sizeof what);
 
 	pthread_mutex_lock(lock);
-	host = h->hosts ? h->hosts[h->options.rank] : "";
-	if (h->options.recorder)
-		snprintf(own, sizeof own, "; rank %d%s%.64s was %s", h->options.rank, *host ? " on " : "", host, what);
-	host = h->hosts && rank >= 0 ? h->hosts[rank] : NULL;
 	if (rank >= 0 && !reason)
 		reason = h->reasons[rank] ? h->reasons[rank] : "no memory for the reason";
+	host = h->hosts ? h->hosts[h->options.rank] : "";
+	if (h->options.recorder && (rank < 0 || !has_state_of(reason, h->options.rank)))
+		snprintf(own, sizeof own, "; rank %d%s%.64s was %s", h->options.rank, *host ? " on " : "", host, what);
+	host = h->hosts && rank >= 0 ? h->hosts[rank] : NULL;
 	if (rank < 0)
 		gn_err_set(err, (enum gn_status)rank, "%s%s", h->failure_text, own);
 	else

@@ -12,6 +12,9 @@
  * results from there: (p - 1) / p times the buffer copied in and out. Below 32 KiB each rank copies in everything and reduces
  * everything, which saves one synchronisation.
  *
+ * Reduce-scatter and allgather of buffers from elsewhere are halves of that: each rank copies in what others need, and reads their bounce
+ * buffers.
+ *
  * Values are reduced in the order of local ranks: the result has the same bits on all ranks and in all runs.
  *
  * Memory for larger eager slots, message flags and bounce buffers is committed when an operation needs it. GN_ERR_NO_MEMORY is not
@@ -59,6 +62,12 @@ int gn_shm_owns(const struct gn_shm *n, const void *memory, size_t len_bytes);
  * GN_ERR_UNSUPPORTED: it is not, and the node has too many ranks for bounce buffers; or there are too many operations. */
 enum gn_status gn_shm_allreduce(struct gn_shm *n, const void *in, void *out_buffer, size_t count, size_t element_bytes,
 				gn_reduce_fn reduce, struct gn_shm_op **out, struct gn_err *err);
+/* Local. The same through bounce buffers, of blocks of count elements, one of each local rank in their order. Reduce-scatter: in has blocks,
+ * out is one, of the reduction; allgather: out has blocks, in is one, or NULL if this rank's is in its place in out. in and out do not
+ * overlap. reduce: of reduce-scatter. GN_ERR_UNSUPPORTED: the node has too many ranks for bounce buffers; too many operations. */
+enum gn_shm_blocks { GN_SHM_REDUCE_SCATTER, GN_SHM_ALLGATHER };
+enum gn_status gn_shm_blocks(struct gn_shm *n, enum gn_shm_blocks what, const void *in, void *out_buffer, size_t count,
+			     size_t element_bytes, gn_reduce_fn reduce, struct gn_shm_op **out, struct gn_err *err);
 /* Adds to the operation's signature, so that ranks that start different operations get GN_ERR_MISMATCH. Before the first start. */
 void gn_shm_sign(struct gn_shm_op *op, uint64_t signature);
 /* Local; not while the operation runs. NULL is fine. */

@@ -23,6 +23,7 @@ struct gn_shm_op {
 	uint64_t run;
 	enum path path;
 	enum phase phase;
+	enum gn_bounce_way way; /* of BOUNCED */
 	int slot;
 	int seen; /* local ranks below this one have completed this phase */
 	struct gn_bounce_op bounce;
@@ -108,9 +109,18 @@ static enum gn_status select_path(struct gn_shm_op *op, struct gn_err *err)
 	return GN_OK;
 }
 
-enum gn_status gn_shm_allreduce(struct gn_shm *n, const void *in, void *out_buffer, size_t count, size_t element_bytes,
-				 gn_reduce_fn reduce, struct gn_shm_op **out, struct gn_err *err)
+static enum gn_status select_blocks(struct gn_shm_op *op, struct gn_err *err)
 {
+	if (!gn_shm_has_bounce_buffers(op->node))
+		return gn_err_set(err, GN_ERR_UNSUPPORTED, "the node has too many ranks for blocks through bounce buffers");
+	op->path = BOUNCED;
+	return gn_bounce_commit(op->node, err);
+}
+
+/* Of what the arguments say, whose arrays it gets. */
+static enum gn_status create(const struct gn_shm_op *args, struct gn_shm_op **out, struct gn_err *err)
+{
+	struct gn_shm *n = args->node;
 	struct gn_shm_op *op;
 	enum gn_status status;
 	int slot = find_free_slot(n);
@@ -119,6 +129,7 @@ enum gn_status gn_shm_allreduce(struct gn_shm *n, const void *in, void *out_buff
 		return gn_err_set(err, GN_ERR_UNSUPPORTED, "more than %d shared-memory collectives exist at once", GN_SHM_SLOTS);
 	op = calloc(1, sizeof *op);
 	if (op) {
+		*op = *args;
 		op->sides = calloc((size_t)n->local_size, sizeof *op->sides);
 		op->parts = calloc((size_t)n->local_size, sizeof *op->parts);
 		op->results = calloc((size_t)n->local_size, sizeof *op->results);
@@ -127,14 +138,8 @@ enum gn_status gn_shm_allreduce(struct gn_shm *n, const void *in, void *out_buff
 		gn_shm_op_free(op);
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a collective");
 	}
-	op->node = n;
-	op->in = in;
-	op->out = out_buffer;
-	op->count = count;
-	op->element_bytes = element_bytes;
-	op->reduce = reduce;
 	op->slot = slot;
-	status = select_path(op, err);
+	status = op->way == GN_BOUNCE_WHOLE ? select_path(op, err) : select_blocks(op, err);
 	if (!status)
 		status = commit_eager_buffers(op, err);
 	if (status) {
@@ -144,6 +149,24 @@ enum gn_status gn_shm_allreduce(struct gn_shm *n, const void *in, void *out_buff
 	use_slot(op);
 	*out = op;
 	return GN_OK;
+}
+
+enum gn_status gn_shm_allreduce(struct gn_shm *n, const void *in, void *out_buffer, size_t count, size_t element_bytes,
+				 gn_reduce_fn reduce, struct gn_shm_op **out, struct gn_err *err)
+{
+	return create(&(struct gn_shm_op){.node = n, .in = in, .out = out_buffer, .count = count, .element_bytes = element_bytes,
+					  .reduce = reduce, .way = GN_BOUNCE_WHOLE}, out, err);
+}
+
+enum gn_status gn_shm_blocks(struct gn_shm *n, enum gn_shm_blocks what, const void *in, void *out_buffer, size_t count,
+			     size_t element_bytes, gn_reduce_fn reduce, struct gn_shm_op **out, struct gn_err *err)
+{
+	enum gn_bounce_way way = what == GN_SHM_ALLGATHER ? GN_BOUNCE_GATHER : GN_BOUNCE_SCATTER;
+
+	if (!in)
+		in = (char *)out_buffer + (size_t)n->local_rank * count * element_bytes;
+	return create(&(struct gn_shm_op){.node = n, .in = in, .out = out_buffer, .count = count, .element_bytes = element_bytes,
+					  .reduce = reduce, .way = way}, out, err);
 }
 
 void gn_shm_sign(struct gn_shm_op *op, uint64_t signature)
@@ -180,7 +203,7 @@ void gn_shm_start(struct gn_shm_op *op)
 		memcpy(op->out, op->in, bytes_of(op));
 	} else if (op->path == BOUNCED) {
 		op->bounce = (struct gn_bounce_op){.in = op->in ? op->in : op->out, .out = op->out, .bytes = bytes_of(op),
-						  .element_bytes = op->element_bytes, .reduce = op->reduce};
+						  .element_bytes = op->element_bytes, .reduce = op->reduce, .way = op->way};
 		gn_bounce_begin(op->node, &op->bounce);
 	}
 	atomic_store_explicit(&eager->arrived, op->run, memory_order_release);

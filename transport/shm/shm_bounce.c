@@ -37,9 +37,9 @@ static void set_step(struct gn_shm *n, enum gn_bounce_step step, uint64_t until)
 /* The slice's offset in the buffers, and its length. */
 static size_t slice_at(const struct gn_bounce_op *r, uint64_t slice, size_t *len)
 {
-	size_t at = (size_t)(slice - r->first) * GN_BOUNCE_BYTES, rest = r->bytes - at;
+	size_t at = (size_t)(slice - r->first) * r->slice_bytes, rest = r->bytes - at;
 
-	*len = rest < GN_BOUNCE_BYTES ? rest : GN_BOUNCE_BYTES;
+	*len = rest < r->slice_bytes ? rest : r->slice_bytes;
 	return at;
 }
 
@@ -55,17 +55,23 @@ static size_t share_at(const struct gn_shm *n, int local, size_t slice_len, size
 	return from;
 }
 
-/* Copies the part of this rank's input that other ranks reduce: the whole slice, or all shares but its own. */
+/* Copies the part of this rank's input that other ranks need: the whole slice, or all shares or blocks but its own. */
 static void fill_slice(struct gn_shm *n, struct gn_bounce_op *r)
 {
 	size_t len, at = slice_at(r, r->filled, &len), mine = 0, from = 0;
 	char *place = buffer_of(n, n->local_rank, r->filled);
 	const char *in = r->in + at;
 
-	if (r->by_shares)
+	if (r->way == GN_BOUNCE_SHARES)
 		from = share_at(n, n->local_rank, len, &mine);
-	memcpy(place, in, from);
-	memcpy(place + from + mine, in + from + mine, len - from - mine);
+	if (r->way == GN_BOUNCE_SCATTER) {
+		for (int i = 0; i < n->local_size; i++)
+			if (i != n->local_rank)
+				memcpy(place + (size_t)i * r->slice_bytes, in + (size_t)i * r->bytes, len);
+	} else {
+		memcpy(place, in, from);
+		memcpy(place + from + mine, in + from + mine, len - from - mine);
+	}
 	set_step(n, GN_BOUNCE_FILLED, ++r->filled);
 }
 
@@ -74,11 +80,15 @@ static void reduce_slice(struct gn_shm *n, struct gn_bounce_op *r)
 	size_t len, at = slice_at(r, r->reduced, &len), mine = len, from = 0;
 	char *parts[GN_BOUNCE_RANKS], *out = r->out + at, *shared;
 
-	if (r->by_shares)
+	if (r->way == GN_BOUNCE_SHARES)
 		from = share_at(n, n->local_rank, len, &mine);
+	if (r->way == GN_BOUNCE_SCATTER)
+		from = (size_t)n->local_rank * r->slice_bytes;
 	for (int i = 0; i < n->local_size; i++)
 		parts[i] = buffer_of(n, i, r->reduced) + from;
-	if (!r->by_shares) {
+	if (r->way == GN_BOUNCE_SCATTER)
+		parts[n->local_rank] = (char *)r->in + (size_t)n->local_rank * r->bytes + at;
+	if (r->way != GN_BOUNCE_SHARES) {
 		gn_multi_combine(out, parts, n->local_size, mine / r->element_bytes, r->element_bytes, r->reduce);
 		r->reduced++;
 		return;
@@ -90,17 +100,25 @@ static void reduce_slice(struct gn_shm *n, struct gn_bounce_op *r)
 	set_step(n, GN_BOUNCE_REDUCED, ++r->reduced);
 }
 
-/* Copies the other ranks' results, beginning with the next rank's, so that not all ranks read from the same one. */
+/* Copies the other ranks' results or blocks, beginning with the next rank's, so that not all ranks read from the same one. */
 static void read_slice(struct gn_shm *n, struct gn_bounce_op *r)
 {
 	size_t len, at = slice_at(r, r->read, &len);
+	char *own = r->out + (size_t)n->local_rank * r->bytes + at;
 
-	for (int k = 1; k < n->local_size && r->by_shares; k++) {
+	for (int k = 1; k < n->local_size && r->way == GN_BOUNCE_SHARES; k++) {
 		int i = (n->local_rank + k) % n->local_size;
 		size_t theirs, from = share_at(n, i, len, &theirs);
 
 		memcpy(r->out + at + from, buffer_of(n, i, r->read) + from, theirs);
 	}
+	for (int k = 1; k < n->local_size && r->way == GN_BOUNCE_GATHER; k++) {
+		int i = (n->local_rank + k) % n->local_size;
+
+		memcpy(r->out + (size_t)i * r->bytes + at, buffer_of(n, i, r->read), len);
+	}
+	if (r->way == GN_BOUNCE_GATHER && own != r->in + at)
+		memcpy(own, r->in + at, len);
 	set_step(n, GN_BOUNCE_READ, ++r->read);
 }
 
@@ -116,9 +134,13 @@ enum gn_status gn_bounce_commit(struct gn_shm *n, struct gn_err *err)
 
 void gn_bounce_begin(struct gn_shm *n, struct gn_bounce_op *r)
 {
+	r->slice_bytes = GN_BOUNCE_BYTES;
+	if (r->way == GN_BOUNCE_WHOLE && r->bytes >= GN_BOUNCE_SHARES_BYTES)
+		r->way = GN_BOUNCE_SHARES;
+	if (r->way == GN_BOUNCE_SCATTER)
+		r->slice_bytes = GN_BOUNCE_BYTES / (size_t)n->local_size / GN_ALIGN_BYTES * GN_ALIGN_BYTES;
 	r->first = r->filled = r->reduced = r->read = n->bounce_slices;
-	r->end = n->bounce_slices += (r->bytes + GN_BOUNCE_BYTES - 1) / GN_BOUNCE_BYTES;
-	r->by_shares = r->bytes >= GN_BOUNCE_SHARES_BYTES;
+	r->end = n->bounce_slices += (r->bytes + r->slice_bytes - 1) / r->slice_bytes;
 	r->waiting_for = -1;
 }
 
@@ -135,7 +157,7 @@ static int may_reduce(const struct gn_shm *n, struct gn_bounce_op *r)
 
 static int may_read(const struct gn_shm *n, struct gn_bounce_op *r)
 {
-	return r->read < r->reduced && (!r->by_shares || all_did_step(n, r, GN_BOUNCE_REDUCED, r->read + 1));
+	return r->read < r->reduced && (r->way != GN_BOUNCE_SHARES || all_did_step(n, r, GN_BOUNCE_REDUCED, r->read + 1));
 }
 
 int gn_bounce_advance(struct gn_shm *n, struct gn_bounce_op *r)
@@ -153,7 +175,10 @@ int gn_bounce_advance(struct gn_shm *n, struct gn_bounce_op *r)
 			moved = 1;
 		}
 		if (may_reduce(n, r)) {
-			reduce_slice(n, r);
+			if (r->way == GN_BOUNCE_GATHER)
+				r->reduced++; /* nothing, but the others have filled it */
+			else
+				reduce_slice(n, r);
 			moved = 1;
 		}
 		if (may_read(n, r)) {

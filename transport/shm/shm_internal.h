@@ -125,14 +125,19 @@ struct gn_shm {
 	uint16_t eager_committed[GN_SHM_SLOTS]; /* bytes committed in each of this rank's two eager buffers of the slot */
 };
 
-/* A run of one operation through bounce buffers. in, out: this rank's buffers, equal in place. Slices are numbered over all
- * operations in the order of their starts; filled, reduced and read are the first slices for which that is still to be done. */
+/* How slices go through bounce buffers: each rank reduces all of a slice, or a share of it whose result the others read; the halves of the
+ * latter, for which a slice is of one block. */
+enum gn_bounce_way { GN_BOUNCE_WHOLE, GN_BOUNCE_SHARES, GN_BOUNCE_SCATTER, GN_BOUNCE_GATHER };
+
+/* A run of one operation through bounce buffers. in, out: this rank's buffers, equal in place. bytes: of the buffer, or of a block. Slices
+ * are numbered over all operations in the order of their starts; filled, reduced and read are the first slices for which that is still to
+ * be done. */
 struct gn_bounce_op {
 	const char *in;
 	char *out;
-	size_t bytes, element_bytes;
+	size_t bytes, element_bytes, slice_bytes;
 	gn_reduce_fn reduce;
-	int by_shares;
+	enum gn_bounce_way way;
 	uint64_t first, end, filled, reduced, read;
 	int waiting_for; /* the local rank last found behind; -1: none */
 };

@@ -8,6 +8,7 @@
 #include "src/train/parallel/server_rule.h"
 #include "src/train/parallel/shard.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static enum gn_compress_method method_of(const struct gn_train_options *o)
@@ -153,36 +154,48 @@ static int asks_allreduce(const struct gn_train_options *o)
 	return strcmp(o->algo, "auto") && strcmp(o->algo, "ring");
 }
 
+#define VALUE_OF(member)                                                                                                           \
+	static const char *member##_of(const struct gn_train_options *o)                                                          \
+	{                                                                                                                          \
+		return o->member;                                                                                                  \
+	}
+VALUE_OF(compress)
+VALUE_OF(device)
+VALUE_OF(algo)
+VALUE_OF(optimizer)
+VALUE_OF(update)
+VALUE_OF(parallel)
+
 enum { COMPRESS, DGC, LOCAL, SHARD, GPU, SHARED, ALLREDUCE, OTHER_THAN_SGD, LARGE_BATCH, NESTEROV, AVERAGE, SERVERS, ASYNC, CLIP, SYNC_BN,
        HALVING, TRACE, CLASS_WEIGHTS, ELASTIC, LOCAL_FOLDER, PIPELINE, RESIZE, FREEZE,
        KEPT_BATCH, SCALED_BATCH, GLOBAL_BATCH };
 static const struct gn_train_feature features[] = {
-	[COMPRESS] = {"--compress", "--compress topk:0.1", asks_compress},
-	[DGC] = {"--compress dgc:F", "--compress dgc:0.1", asks_dgc},
-	[LOCAL] = {"--local-steps", "--local-steps 4", asks_local},
-	[SHARD] = {"--shard", "--shard optimizer", asks_shard},
-	[GPU] = {"--device cuda or auto", "--device cuda", asks_gpu},
-	[SHARED] = {"--algo shared", "--algo shared", asks_shared},
-	[ALLREDUCE] = {"--algo except auto and ring", "--algo double-tree", asks_allreduce},
-	[OTHER_THAN_SGD] = {"--optimizer other than sgd", "--optimizer adamw", asks_other_than_sgd},
-	[LARGE_BATCH] = {"--optimizer lars or lamb", "--optimizer lars", asks_large_batch},
-	[NESTEROV] = {"--nesterov", "--nesterov", asks_nesterov},
-	[AVERAGE] = {"--ema", "--ema 0.99", asks_average},
-	[SERVERS] = {"--update except allreduce", "--update sync --servers 1", asks_servers},
-	[ASYNC] = {"--update async or ssp:N", "--update async --servers 1", asks_async},
-	[CLIP] = {"--clip", "--clip 1", asks_clip},
-	[SYNC_BN] = {"--sync-bn", "--sync-bn all", asks_sync_bn},
-	[HALVING] = {"--halving", "--halving 2:2", asks_halving},
-	[TRACE] = {"--trace", "--trace t.json", asks_trace},
-	[CLASS_WEIGHTS] = {"--class-weights", "--class-weights balanced", asks_class_weights},
-	[ELASTIC] = {"--elastic", "--elastic 2", asks_elastic},
-	[KEPT_BATCH] = {"--elastic with --elastic-batch keep", "--elastic 2", asks_kept_batch},
-	[SCALED_BATCH] = {"--elastic with --elastic-batch scale", "--elastic 2 --elastic-batch scale", asks_scaled_batch},
-	[GLOBAL_BATCH] = {"--global-batch", "--global-batch 64", asks_global_batch},
-	[LOCAL_FOLDER] = {"--checkpoint-local", "--checkpoint c --checkpoint-local l", asks_local_folder},
-	[PIPELINE] = {"--parallel with pipeline", "--parallel data=1,pipeline=2", asks_pipeline},
-	[RESIZE] = {"--resize-schedule", "--resize-schedule 0:16,1:28", asks_resize},
-	[FREEZE] = {"--freeze", "--freeze conv1.*", asks_freeze},
+	[COMPRESS] = {"--compress", "--compress topk:0.1", asks_compress, compress_of},
+	[DGC] = {"--compress dgc:F", "--compress dgc:0.1", asks_dgc, compress_of},
+	[LOCAL] = {"--local-steps", "--local-steps 4", asks_local, NULL},
+	[SHARD] = {"--shard", "--shard optimizer", asks_shard, NULL},
+	[GPU] = {"--device cuda or auto", "--device cuda", asks_gpu, device_of},
+	[SHARED] = {"--algo shared", "--algo shared", asks_shared, NULL},
+	[ALLREDUCE] = {"--algo except auto and ring", "--algo double-tree", asks_allreduce, algo_of},
+	[OTHER_THAN_SGD] = {"--optimizer other than sgd", "--optimizer adamw", asks_other_than_sgd, optimizer_of},
+	[LARGE_BATCH] = {"--optimizer lars or lamb", "--optimizer lars", asks_large_batch, optimizer_of},
+	[NESTEROV] = {"--nesterov", "--nesterov", asks_nesterov, NULL},
+	[AVERAGE] = {"--ema", "--ema 0.99", asks_average, NULL},
+	[SERVERS] = {"--update except allreduce", "--update sync --servers 1", asks_servers, update_of},
+	[ASYNC] = {"--update async or ssp:N", "--update async --servers 1", asks_async, update_of},
+	[CLIP] = {"--clip", "--clip 1", asks_clip, NULL},
+	[SYNC_BN] = {"--sync-bn", "--sync-bn all", asks_sync_bn, NULL},
+	[HALVING] = {"--halving", "--halving 2:2", asks_halving, NULL},
+	[TRACE] = {"--trace", "--trace t.json", asks_trace, NULL},
+	[CLASS_WEIGHTS] = {"--class-weights", "--class-weights balanced", asks_class_weights, NULL},
+	[ELASTIC] = {"--elastic", "--elastic 2", asks_elastic, NULL},
+	[LOCAL_FOLDER] = {"--checkpoint-local", "--checkpoint c --checkpoint-local l", asks_local_folder, NULL},
+	[KEPT_BATCH] = {"--elastic with --elastic-batch keep", "--elastic 2", asks_kept_batch, NULL},
+	[SCALED_BATCH] = {"--elastic with --elastic-batch scale", "--elastic 2 --elastic-batch scale", asks_scaled_batch, NULL},
+	[GLOBAL_BATCH] = {"--global-batch", "--global-batch 64", asks_global_batch, NULL},
+	[PIPELINE] = {"--parallel with pipeline", "--parallel data=1,pipeline=2", asks_pipeline, parallel_of},
+	[RESIZE] = {"--resize-schedule", "--resize-schedule 0:16,1:28", asks_resize, NULL},
+	[FREEZE] = {"--freeze", "--freeze conv1.*", asks_freeze, NULL},
 };
 
 static const struct gn_train_conflict conflicts[] = {
@@ -260,6 +273,24 @@ static enum gn_status check_parallel(const struct gn_train_options *o, struct gn
 	return GN_OK;
 }
 
+/* As it was given: "--update async". */
+static void name_given(const struct gn_train_options *o, const struct gn_train_feature *f, char *out, size_t size)
+{
+	if (f->value)
+		snprintf(out, size, "%.*s %s", (int)strcspn(f->name, " "), f->name, f->value(o));
+	else
+		snprintf(out, size, "%s", f->name);
+}
+
+static enum gn_status refuse(const struct gn_train_options *o, const struct gn_train_conflict *c, struct gn_err *err)
+{
+	char one[80], other[80];
+
+	name_given(o, c->one, one, sizeof one);
+	name_given(o, c->other, other, sizeof other);
+	return gn_err_set(err, GN_ERR_USAGE, "%s and %s cannot be combined: %s", one, other, c->reason);
+}
+
 enum gn_status gn_train_check_options(const struct gn_train_options *o, struct gn_err *err)
 {
 	struct gn_compress_spec spec;
@@ -282,7 +313,7 @@ enum gn_status gn_train_check_options(const struct gn_train_options *o, struct g
 		const struct gn_train_conflict *c = &conflicts[i];
 
 		if (c->one->is_asked(o) && c->other->is_asked(o))
-			status = gn_err_set(err, GN_ERR_USAGE, "%s and %s cannot be combined: %s", c->one->name, c->other->name, c->reason);
+			status = refuse(o, c, err);
 	}
 	return status;
 }

@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* As many classes under other names: the last layer's outputs would change their meaning silently. The names are in the file, or in the
  * manifest of the checkpoint that it belongs to. */
@@ -248,6 +249,8 @@ static enum gn_status read_state(struct gn_session *s, struct origin *from, stru
 		resume = directory;
 	}
 	status = gn_checkpoint_find(resume, gn_session_key(s), s->log, folder, &info, err);
+	if (status && resume != directory && access(resume, F_OK))
+		gn_err_prefix(err, "--resume takes auto, none or the path of a checkpoint");
 	if (!status)
 		status = gn_trust_check_folder(folder, 0, s->log, err);
 	if (!status)
@@ -323,8 +326,12 @@ static enum gn_status restore_compressor(struct gn_session *s, const struct orig
 	enum gn_status status = GN_OK;
 
 	/* what auto has chosen before */
-	if (gn_session_chooses_compression(s) && from->info.compress[0])
+	if (gn_session_chooses_compression(s) && from->info.compress[0]) {
+		if (gn_comm_rank(s->comm) == 0)
+			gn_log_info(s->log, "--compress auto: %s, which the run before the checkpoint had; nothing is measured again",
+				    from->info.compress);
 		status = gn_session_take_compression(s, from->info.compress, err);
+	}
 	if (status)
 		return status;
 	own = gn_session_own_state(s, &arrays);
@@ -334,9 +341,10 @@ static enum gn_status restore_compressor(struct gn_session *s, const struct orig
 									gn_comm_rank(s->comm), gn_comm_size(s->comm), &own, err), err);
 	if (gn_session_chooses_compression(s))
 		return GN_OK;
-	if (gn_comm_rank(s->comm) == 0 && (s->replica.compressor || from->info.compress[0]))
+	/* without a method that keeps something back there is nothing to drop */
+	if (gn_comm_rank(s->comm) == 0 && gn_compress_keeps_back(from->info.compress))
 		gn_log_warn(s->log, "the checkpoint was made with --compress %s, this run has %s: gradients that were kept back are dropped",
-			    from->info.compress[0] ? from->info.compress : "none", name);
+			    from->info.compress, name);
 	return GN_OK;
 }
 

@@ -46,6 +46,7 @@ static enum gn_status note_skipped(struct gn_session *s, double lr, struct gn_in
 		return gn_err_set(err, GN_ERR_FAILED,
 				  "gradients or loss are not finite at step %" PRIu64 " (learning rate %g), the %dth in a row: "
 				  "lower --lr, lengthen --warmup-epochs%s", s->state.step + 1, lr, SKIPS_MAX,
+				  s->options->served || s->options->freeze.count ? "" :
 				  s->replica.compressor ? ", set --clip, which powersgd and topk need more often, or compress less" :
 				  " or set --clip");
 	if (gn_comm_rank(s->comm) == 0)

@@ -5,6 +5,7 @@
 #include "src/base/text.h"
 #include "src/base/thread_pool.h"
 #include "src/train/loop/input.h"
+#include "src/train/parallel/shard.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -107,6 +108,11 @@ static void warn_about_sharing(const struct gn_session *s)
 	if (ranks == 1 && s->options->local_steps > 1)
 		gn_log_warn(s->log, "--local-steps %" PRId64 " does nothing: one rank has no others to average parameters with",
 			    s->options->local_steps);
+	if (ranks == 1 && gn_shard_mode_of(s->options->shard) != GN_SHARD_NONE)
+		gn_log_warn(s->log, "--shard %s does nothing: one rank has no others to divide its state with", s->options->shard);
+	if (s->options->local_steps > 1 && s->options->local_from && (double)s->options->local_from >= s->schedule.lr.epochs)
+		gn_log_warn(s->log, "--local-steps %" PRId64 " does nothing: --local-from %" PRId64 " is not within the run (%.4g epochs)",
+			    s->options->local_steps, s->options->local_from, s->schedule.lr.epochs);
 	if (ranks == 1 && s->compress.method > GN_COMPRESS_AUTO)
 		gn_log_warn(s->log, "--compress %s does nothing: one rank sends no gradients", s->options->compress);
 	if (c && !gn_compressor_is_warming_up(c) && gn_compressor_sent_bytes(c) >= 0.99 * plain_bytes(s))

@@ -206,7 +206,8 @@ static enum gn_status save_if_due(struct gn_session *s, int over, int last, int 
 
 	if (last && diverged)
 		return gn_err_set(err, GN_ERR_FAILED, "loss or gradients are not finite at the last step, %" PRIu64 ": lower --lr, lengthen "
-				  "--warmup-epochs or set --clip; no checkpoint is written of it, and those before it stay", s->state.step);
+				  "--warmup-epochs%s; no checkpoint is written of it, and those before it stay", s->state.step,
+				  s->options->served || s->options->freeze.count ? "" : " or set --clip");
 	if (!last && !stopping && !is_save_due(s, over))
 		return GN_OK;
 	if (!diverged || stopping)

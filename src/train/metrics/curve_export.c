@@ -32,6 +32,10 @@ static const struct column step_columns[] = {
 	{"communication_exposed_ms", "time_ms/communication_exposed", PART(GN_PART_EXPOSED)},
 	{"optimizer_ms", "time_ms/optimizer", PART(GN_PART_OPTIMIZER)},
 	{"efficiency", "train/efficiency", STEP(efficiency)},
+	{"sent_bytes", "train/sent_bytes", STEP(sent_bytes)},
+	{"staleness", "train/staleness", STEP(staleness)},
+	{"ahead_most", "train/ahead_most", STEP(ahead_most)},
+	{"workers", "train/workers", STEP(workers)},
 };
 static const struct column eval_columns[] = {
 	{"eval_top1", "eval/top1", offsetof(struct gn_curve_eval, top1)},

@@ -112,6 +112,8 @@ static int add_step(struct gn_curve *c, const json_t *line)
 {
 	static const char *const parts[GN_PARTS] = {"data", "forward", "backward", "communication_exposed", "optimizer"};
 	const json_t *times = json_object_get(line, "time_ms"), *efficiency = json_object_get(line, "efficiency");
+	const json_t *staleness = json_object_get(line, "staleness");
+	double before = c->step_count ? fmax(c->steps[c->step_count - 1].step, c->begin_step) : c->begin_step;
 	void *array = c->steps;
 	struct gn_curve_step *p;
 
@@ -126,7 +128,10 @@ static int add_step(struct gn_curve *c, const json_t *line)
 		.top1 = number_if(line, "top1"), .lr = number(line, "lr"), .images_per_s = number(line, "images_per_s"),
 		.grad_norm = number_if(line, "grad_norm"), .skipped = number(line, "skipped"),
 		.within_ms = number(times, "communication_in_backward"),
-		.sent_mb = number_if(line, "sent_bytes") * 1e-6,
+		.sent_mb = number_if(line, "sent_bytes") * 1e-6, .sent_bytes = number_if(line, "sent_bytes"),
+		.seconds = fmax(number(line, "step") - before, 0) * number(times, "step") * 1e-3,
+		.staleness = number_if(staleness, "mean"), .ahead_most = number_if(staleness, "ahead_most"),
+		.workers = number_if(staleness, "workers"),
 		.efficiency = number_if(efficiency, "measured"), .predicted = number_if(efficiency, "predicted"),
 	};
 	for (int i = 0; i < GN_PARTS; i++)
@@ -223,6 +228,7 @@ static int add_start(struct gn_curve *c, const json_t *line)
 	const char *recipe = json_string_value(json_object_get(line, "recipe"));
 
 	snprintf(c->model, sizeof c->model, "%s", json_string_value(json_object_get(line, "model")) ?: "?");
+	c->begin_step = number(line, "step");
 	c->ranks = number(line, "ranks");
 	c->nodes = number(line, "nodes");
 	c->global_batch = number(line, "global_batch");

@@ -22,6 +22,9 @@ struct gn_curve_step {
 	double compute_low_ms, compute_mean_ms, compute_high_ms; /* over ranks */
 	double efficiency, predicted;
 	double sent_mb;		   /* that rank 0 sent in a step, in 10^6 bytes: counted; of one rank 0 */
+	double sent_bytes;	   /* the same in bytes */
+	double seconds;		   /* of the interval; 0: in older logs */
+	double staleness, ahead_most, workers; /* of parameter servers: the mean so far, the most steps ahead so far, and those left */
 	int slowest;		   /* rank; -1: unknown */
 	size_t each;		   /* index of the ranks' compute times in curve.each, in ms */
 	size_t each_count;	   /* 0: none */
@@ -76,6 +79,7 @@ struct gn_curve {
 	size_t resumes, bad_lines, checkpoints;
 	double checkpoint_s; /* total of all checkpoints */
 	double skipped;	     /* steps without an update */
+	double begin_step;   /* of the last start or resume */
 	char costs[16];	     /* source of the last prediction's costs: "guessed", "measured", "tried", or "" */
 	/* of the last start or resume */
 	char model[64], ended[16]; /* ended: "end", "stop", "failed" or "" */

@@ -74,6 +74,13 @@ void gn_compress_name(const struct gn_compress_spec *s, char out[GN_COMPRESS_NAM
 		snprintf(out + used, (size_t)(GN_COMPRESS_NAME_MAX - used), ":%d", s->rank);
 }
 
+int gn_compress_keeps_back(const char *name)
+{
+	struct gn_compress_spec s;
+
+	return !gn_compress_parse(name, &s, NULL) && methods[s.method].arrays > 0;
+}
+
 double gn_compress_dense_bytes(size_t bytes, int ranks)
 {
 	return 2.0 * (ranks - 1) / ranks * (double)bytes;

@@ -37,6 +37,8 @@ struct gn_compress_spec {
 enum gn_status gn_compress_parse(const char *text, struct gn_compress_spec *out, struct gn_err *err);
 /* The text that parses to it. */
 void gn_compress_name(const struct gn_compress_spec *s, char out[GN_COMPRESS_NAME_MAX]);
+/* Whether the method of this name keeps something of a step's gradients for later ones. */
+int gn_compress_keeps_back(const char *name);
 
 struct gn_compressor;
 

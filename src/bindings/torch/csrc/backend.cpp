@@ -12,9 +12,9 @@ public:
 	    : c10d::Work(rank, type, name, inputs), outputs_(std::move(outputs)), source_(std::move(source))
 	{
 	}
-	// In the engine's thread. The functions of a future may wait for other operations, so they run in a thread of their own; a waiting
+	// By who drives the engine. The functions of a future may wait for other operations, so they run in a thread of their own; a waiting
 	// thread goes on after them, as with Gloo.
-	static void end(const c10::intrusive_ptr<Work> &work, std::exception_ptr why)
+	static void end(const c10::intrusive_ptr<Work> &work, const std::shared_ptr<Group> &group, std::exception_ptr why)
 	{
 		bool has_future;
 		{
@@ -25,7 +25,7 @@ public:
 		}
 		if (!has_future)
 			return work->finish(why);
-		Engine::get().callbacks().post([work, why] {
+		Engine::get().call_back(group, [work, why] {
 			work->complete();
 			work->finish(why);
 		});
@@ -100,6 +100,11 @@ static at::Tensor writable(const at::Tensor &t, std::vector<Step> &back)
 	return copy;
 }
 
+template <typename Options> static Turn turn_of(const Options &o)
+{
+	return o.asyncOp ? Turn::in_order : Turn::waited_for;
+}
+
 static void append(std::vector<Step> &to, std::vector<Step> &from)
 {
 	for (auto &s : from)
@@ -121,11 +126,16 @@ Backend::~Backend()
 }
 
 Backend::Work Backend::submit(c10d::OpType type, const char *name, const Tensors &inputs, Tensors outputs, std::vector<Step> steps,
-			       bool in_order, std::shared_ptr<int> source)
+			       Turn turn, std::shared_ptr<int> source)
 {
 	auto work = c10::make_intrusive<gannet::Work>(getRank(), type, name, inputs, std::move(outputs), std::move(source));
-	sequence_ += in_order;
-	Engine::get().submit(group_, {chain(std::move(steps)), [work](std::exception_ptr why) { gannet::Work::end(work, why); }}, in_order);
+	auto group = turn == Turn::beside ? nullptr : group_;
+
+	sequence_ += turn != Turn::beside;
+	/* the functions of another thread's future may need the interpreter's lock while this one drives */
+	if (turn == Turn::waited_for && Py_IsInitialized() && PyGILState_Check())
+		turn = Turn::in_order;
+	Engine::get().submit(group_, {chain(std::move(steps)), [work, group](std::exception_ptr why) { gannet::Work::end(work, group, why); }}, turn);
 	return work;
 }
 
@@ -134,7 +144,7 @@ Backend::Work Backend::broadcast(Tensors &t, const c10d::BroadcastOptions &o)
 	std::vector<Step> back, steps{gannet::broadcast(group_, writable(only(t), back), static_cast<int>(o.rootRank))};
 
 	append(steps, back);
-	return submit(c10d::OpType::BROADCAST, "gannet:broadcast", t, t, std::move(steps));
+	return submit(c10d::OpType::BROADCAST, "gannet:broadcast", t, t, std::move(steps), turn_of(o));
 }
 
 Backend::Work Backend::allreduce(Tensors &t, const c10d::AllreduceOptions &o)
@@ -142,7 +152,7 @@ Backend::Work Backend::allreduce(Tensors &t, const c10d::AllreduceOptions &o)
 	std::vector<Step> back, steps{all_reduce(group_, writable(only(t), back), o.reduceOp)};
 
 	append(steps, back);
-	return submit(c10d::OpType::ALLREDUCE, "gannet:all_reduce", t, t, std::move(steps));
+	return submit(c10d::OpType::ALLREDUCE, "gannet:all_reduce", t, t, std::move(steps), turn_of(o));
 }
 
 Backend::Work Backend::allreduce_coalesced(Tensors &tensors, const c10d::AllreduceCoalescedOptions &o)
@@ -152,7 +162,7 @@ Backend::Work Backend::allreduce_coalesced(Tensors &tensors, const c10d::Allredu
 	for (auto &t : tensors)
 		steps.push_back(all_reduce(group_, writable(t, back), o.reduceOp));
 	append(steps, back);
-	return submit(c10d::OpType::ALLREDUCE_COALESCED, "gannet:all_reduce", tensors, tensors, std::move(steps));
+	return submit(c10d::OpType::ALLREDUCE_COALESCED, "gannet:all_reduce", tensors, tensors, std::move(steps), turn_of(o));
 }
 
 Backend::Work Backend::reduce(Tensors &t, const c10d::ReduceOptions &o)
@@ -160,7 +170,7 @@ Backend::Work Backend::reduce(Tensors &t, const c10d::ReduceOptions &o)
 	std::vector<Step> back, steps{gannet::reduce(group_, writable(only(t), back), o.reduceOp, static_cast<int>(o.rootRank))};
 
 	append(steps, back);
-	return submit(c10d::OpType::REDUCE, "gannet:reduce", t, t, std::move(steps));
+	return submit(c10d::OpType::REDUCE, "gannet:reduce", t, t, std::move(steps), turn_of(o));
 }
 
 // The lists of one tensor for each rank, as long as `like`.
@@ -177,37 +187,31 @@ static Tensors all_writable(const Tensors &list, const at::Tensor &like, int siz
 	return all;
 }
 
-Backend::Work Backend::allgather(Lists &outputs, Tensors &inputs, const c10d::AllgatherOptions &)
+Backend::Work Backend::allgather(Lists &outputs, Tensors &inputs, const c10d::AllgatherOptions &o)
 {
 	std::vector<Step> back, steps;
 
 	TORCH_CHECK(outputs.size() == 1, "gannet: one list of outputs");
 	steps.push_back(all_gather(group_, all_writable(outputs[0], only(inputs), getSize(), back), readable(inputs[0])));
 	append(steps, back);
-	return submit(c10d::OpType::ALLGATHER, "gannet:all_gather", inputs, outputs[0], std::move(steps));
-}
-
-// As many parts as ranks.
-static Tensors parts(const at::Tensor &t, int size)
-{
-	TORCH_CHECK(t.is_contiguous() && t.numel() % size == 0, "gannet: a contiguous tensor whose elements ", size, " ranks can share");
-	return t.view({size, -1}).unbind(0);
+	return submit(c10d::OpType::ALLGATHER, "gannet:all_gather", inputs, outputs[0], std::move(steps), turn_of(o));
 }
 
 Step Backend::gather_into(const at::Tensor &output, const at::Tensor &input)
 {
 	check_tensor(output);
+	TORCH_CHECK(output.is_contiguous(), "gannet: a contiguous output");
 	TORCH_CHECK(output.numel() == input.numel() * getSize() && output.scalar_type() == input.scalar_type(),
 		    "gannet: the output has to hold ", getSize(), " inputs of the same type");
-	return all_gather(group_, input.numel() ? parts(output, getSize()) : Tensors(), readable(input));
+	return all_gather_into(group_, output, readable(input));
 }
 
-Backend::Work Backend::_allgather_base(at::Tensor &output, at::Tensor &input, const c10d::AllgatherOptions &)
+Backend::Work Backend::_allgather_base(at::Tensor &output, at::Tensor &input, const c10d::AllgatherOptions &o)
 {
-	return submit(c10d::OpType::_ALLGATHER_BASE, "gannet:all_gather_into_tensor", {input}, {output}, {gather_into(output, input)});
+	return submit(c10d::OpType::_ALLGATHER_BASE, "gannet:all_gather_into_tensor", {input}, {output}, {gather_into(output, input)}, turn_of(o));
 }
 
-Backend::Work Backend::allgather_coalesced(Lists &outputs, Tensors &inputs, const c10d::AllgatherOptions &)
+Backend::Work Backend::allgather_coalesced(Lists &outputs, Tensors &inputs, const c10d::AllgatherOptions &o)
 {
 	std::vector<Step> back, steps;
 	Tensors all;
@@ -222,17 +226,17 @@ Backend::Work Backend::allgather_coalesced(Lists &outputs, Tensors &inputs, cons
 		steps.push_back(all_gather(group_, all_writable(of_ranks, inputs[i], getSize(), back), readable(inputs[i])));
 	}
 	append(steps, back);
-	return submit(c10d::OpType::ALLGATHER_COALESCED, "gannet:all_gather", inputs, all, std::move(steps));
+	return submit(c10d::OpType::ALLGATHER_COALESCED, "gannet:all_gather", inputs, all, std::move(steps), turn_of(o));
 }
 
-Backend::Work Backend::allgather_into_tensor_coalesced(Tensors &outputs, Tensors &inputs, const c10d::AllgatherOptions &)
+Backend::Work Backend::allgather_into_tensor_coalesced(Tensors &outputs, Tensors &inputs, const c10d::AllgatherOptions &o)
 {
 	std::vector<Step> steps;
 
 	TORCH_CHECK(outputs.size() == inputs.size(), "gannet: as many outputs as inputs");
 	for (size_t i = 0; i < inputs.size(); i++)
 		steps.push_back(gather_into(outputs[i], inputs[i]));
-	return submit(c10d::OpType::ALLGATHER_INTO_TENSOR_COALESCED, "gannet:all_gather_into_tensor", inputs, outputs, std::move(steps));
+	return submit(c10d::OpType::ALLGATHER_INTO_TENSOR_COALESCED, "gannet:all_gather_into_tensor", inputs, outputs, std::move(steps), turn_of(o));
 }
 
 Backend::Work Backend::gather(Lists &outputs, Tensors &inputs, const c10d::GatherOptions &o)
@@ -248,7 +252,7 @@ Backend::Work Backend::gather(Lists &outputs, Tensors &inputs, const c10d::Gathe
 	}
 	steps.push_back(gannet::gather(group_, to, readable(only(inputs)), root));
 	append(steps, back);
-	return submit(c10d::OpType::GATHER, "gannet:gather", inputs, list, std::move(steps));
+	return submit(c10d::OpType::GATHER, "gannet:gather", inputs, list, std::move(steps), turn_of(o));
 }
 
 Backend::Work Backend::scatter(Tensors &outputs, Lists &inputs, const c10d::ScatterOptions &o)
@@ -267,7 +271,7 @@ Backend::Work Backend::scatter(Tensors &outputs, Lists &inputs, const c10d::Scat
 	}
 	steps.push_back(gannet::scatter(group_, writable(only(outputs), back), from, root));
 	append(steps, back);
-	return submit(c10d::OpType::SCATTER, "gannet:scatter", from, outputs, std::move(steps));
+	return submit(c10d::OpType::SCATTER, "gannet:scatter", from, outputs, std::move(steps), turn_of(o));
 }
 
 Backend::Work Backend::reduce_scatter(Tensors &outputs, Lists &inputs, const c10d::ReduceScatterOptions &o)
@@ -282,7 +286,7 @@ Backend::Work Backend::reduce_scatter(Tensors &outputs, Lists &inputs, const c10
 	}
 	steps.push_back(gannet::reduce_scatter(group_, writable(outputs[0], back), from, o.reduceOp));
 	append(steps, back);
-	return submit(c10d::OpType::REDUCE_SCATTER, "gannet:reduce_scatter", inputs[0], outputs, std::move(steps));
+	return submit(c10d::OpType::REDUCE_SCATTER, "gannet:reduce_scatter", inputs[0], outputs, std::move(steps), turn_of(o));
 }
 
 Step Backend::scatter_from(const at::Tensor &output, const at::Tensor &input, const c10d::ReduceOp &op)
@@ -291,13 +295,13 @@ Step Backend::scatter_from(const at::Tensor &output, const at::Tensor &input, co
 	TORCH_CHECK(output.is_contiguous(), "gannet: a contiguous output");
 	TORCH_CHECK(input.numel() == output.numel() * getSize() && output.scalar_type() == input.scalar_type(),
 		    "gannet: the input has to hold ", getSize(), " outputs of the same type");
-	return gannet::reduce_scatter(group_, output, output.numel() ? parts(readable(input), getSize()) : Tensors(), op);
+	return reduce_scatter_from(group_, output, readable(input), op);
 }
 
 Backend::Work Backend::_reduce_scatter_base(at::Tensor &output, at::Tensor &input, const c10d::ReduceScatterOptions &o)
 {
 	return submit(c10d::OpType::_REDUCE_SCATTER_BASE, "gannet:reduce_scatter_tensor", {input}, {output},
-		      {scatter_from(output, input, o.reduceOp)});
+		      {scatter_from(output, input, o.reduceOp)}, turn_of(o));
 }
 
 Backend::Work Backend::reduce_scatter_tensor_coalesced(Tensors &outputs, Tensors &inputs, const c10d::ReduceScatterOptions &o)
@@ -307,7 +311,7 @@ Backend::Work Backend::reduce_scatter_tensor_coalesced(Tensors &outputs, Tensors
 	TORCH_CHECK(outputs.size() == inputs.size(), "gannet: as many outputs as inputs");
 	for (size_t i = 0; i < inputs.size(); i++)
 		steps.push_back(scatter_from(outputs[i], inputs[i], o.reduceOp));
-	return submit(c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED, "gannet:reduce_scatter_tensor", inputs, outputs, std::move(steps));
+	return submit(c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED, "gannet:reduce_scatter_tensor", inputs, outputs, std::move(steps), turn_of(o));
 }
 
 // Elements for each rank, from rows for each rank; none given: as many for each.
@@ -327,17 +331,17 @@ static std::vector<size_t> shares(const std::vector<int64_t> &rows, const at::Te
 }
 
 Backend::Work Backend::alltoall_base(at::Tensor &output, at::Tensor &input, std::vector<int64_t> &from, std::vector<int64_t> &to,
-				     const c10d::AllToAllOptions &)
+				     const c10d::AllToAllOptions &o)
 {
 	std::vector<Step> back, steps;
 
 	TORCH_CHECK(output.scalar_type() == input.scalar_type(), "gannet: output and input of one type");
 	steps.push_back(all_to_all(group_, writable(output, back), readable(input), shares(from, output, getSize()), shares(to, input, getSize())));
 	append(steps, back);
-	return submit(c10d::OpType::ALLTOALL_BASE, "gannet:all_to_all_single", {input}, {output}, std::move(steps));
+	return submit(c10d::OpType::ALLTOALL_BASE, "gannet:all_to_all_single", {input}, {output}, std::move(steps), turn_of(o));
 }
 
-Backend::Work Backend::alltoall(Tensors &outputs, Tensors &inputs, const c10d::AllToAllOptions &)
+Backend::Work Backend::alltoall(Tensors &outputs, Tensors &inputs, const c10d::AllToAllOptions &o)
 {
 	std::vector<size_t> from, to;
 	Tensors flat;
@@ -361,7 +365,7 @@ Backend::Work Backend::alltoall(Tensors &outputs, Tensors &inputs, const c10d::A
 			at += t.numel();
 		}
 	});
-	return submit(c10d::OpType::ALLTOALL, "gannet:all_to_all", inputs, outputs, {all_to_all(group_, output, input, from, to), back});
+	return submit(c10d::OpType::ALLTOALL, "gannet:all_to_all", inputs, outputs, {all_to_all(group_, output, input, from, to), back}, turn_of(o));
 }
 
 static uint32_t checked_tag(int tag)
@@ -372,7 +376,7 @@ static uint32_t checked_tag(int tag)
 
 Backend::Work Backend::send(Tensors &t, int peer, int tag)
 {
-	return submit(c10d::OpType::SEND, "gannet:send", t, {}, {gannet::send(group_, readable(only(t)), peer, checked_tag(tag))}, false);
+	return submit(c10d::OpType::SEND, "gannet:send", t, {}, {gannet::send(group_, readable(only(t)), peer, checked_tag(tag))}, Turn::beside);
 }
 
 Backend::Work Backend::receive(c10d::OpType type, Tensors &t, int peer, int tag)
@@ -381,7 +385,7 @@ Backend::Work Backend::receive(c10d::OpType type, Tensors &t, int peer, int tag)
 	std::vector<Step> back, steps{gannet::receive(group_, writable(only(t), back), peer, checked_tag(tag), source)};
 
 	append(steps, back);
-	return submit(type, "gannet:recv", {}, t, std::move(steps), false, source);
+	return submit(type, "gannet:recv", {}, t, std::move(steps), Turn::beside, source);
 }
 
 Backend::Work Backend::recv(Tensors &t, int peer, int tag)
@@ -395,9 +399,9 @@ Backend::Work Backend::recvAnysource(Tensors &t, int tag)
 	return receive(c10d::OpType::RECVANYSOURCE, t, GANNET_ANY_SOURCE, tag);
 }
 
-Backend::Work Backend::barrier(const c10d::BarrierOptions &)
+Backend::Work Backend::barrier(const c10d::BarrierOptions &o)
 {
-	return submit(c10d::OpType::BARRIER, "gannet:barrier", {}, {}, {gannet::barrier(group_)});
+	return submit(c10d::OpType::BARRIER, "gannet:barrier", {}, {}, {gannet::barrier(group_)}, turn_of(o));
 }
 
 } // namespace gannet

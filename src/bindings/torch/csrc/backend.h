@@ -39,7 +39,7 @@ public:
 	Work barrier(const c10d::BarrierOptions &o) override;
 
 private:
-	Work submit(c10d::OpType type, const char *name, const Tensors &inputs, Tensors outputs, std::vector<Step> steps, bool in_order = true,
+	Work submit(c10d::OpType type, const char *name, const Tensors &inputs, Tensors outputs, std::vector<Step> steps, Turn turn,
 		    std::shared_ptr<int> source = nullptr);
 	Work receive(c10d::OpType type, Tensors &t, int peer, int tag);
 	Step gather_into(const at::Tensor &output, const at::Tensor &input);

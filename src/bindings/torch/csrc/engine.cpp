@@ -1,6 +1,5 @@
 #include "engine.h"
 
-#include <chrono>
 #include <cstring>
 #include <future>
 #include <numeric>
@@ -22,9 +21,9 @@ Group::Group(gannet_group *g, bool owned) : group_(g), owned_(owned)
 
 	check(gannet_alloc(g, staging_bytes, &memory));
 	staging_ = static_cast<char *>(memory);
-	takes_tensors_ = !owned && gannet_size(g) > 1 && gannet_size(g) <= direct_ranks;
 	for (int r = 1; r < gannet_size(g); r++)
-		takes_tensors_ &= !std::strcmp(gannet_host(g, r), gannet_host(g, 0));
+		is_local_ &= !std::strcmp(gannet_host(g, r), gannet_host(g, 0));
+	takes_tensors_ = is_local_ && !owned && gannet_size(g) > 1 && gannet_size(g) <= direct_ranks;
 }
 
 // gannet_finalize() has freed what groups had.
@@ -73,6 +72,7 @@ void Engine::start(const std::string &rendezvous, int rank, int size)
 		process_ = getpid();
 		thread_ = std::thread([this] { loop(); });
 		run([&] {
+			gannet_group *world = nullptr;
 			gannet_options o = {};
 
 			o.size_bytes = sizeof o;
@@ -80,9 +80,8 @@ void Engine::start(const std::string &rendezvous, int rank, int size)
 				o.rendezvous = rendezvous.c_str();
 			o.rank = rank;
 			o.size = size;
-			check(gannet_init(&o, &world_));
-			std::lock_guard<std::mutex> lock(mutex_);
-			waits_in_library_ = true;
+			check(gannet_init(&o, &world));
+			world_ = world;
 		});
 	}
 	if (!world_)
@@ -131,7 +130,7 @@ void Engine::run(const std::function<void()> &f)
 	std::promise<void> done;
 
 	check_process();
-	if (std::this_thread::get_id() == thread_.get_id() || !started())
+	if (std::this_thread::get_id() == driver_.load() || !started())
 		return f();
 	post([&] {
 		try {
@@ -149,31 +148,87 @@ static std::exception_ptr too_late()
 	return std::make_exception_ptr(std::runtime_error("gannet: the process ended before the operation was complete"));
 }
 
-void Engine::submit(const std::shared_ptr<Group> &group, Task task, bool in_order)
+// Of a thread that runs functions of a future.
+static thread_local const Group *inserts_of;
+static thread_local std::shared_ptr<Insert> inserts_into;
+
+void Engine::call_back(const std::shared_ptr<Group> &group, std::function<void()> f)
 {
-	check_process();
-	if (stopping_ || !started())
-		throw std::runtime_error("gannet: the world has ended, at the end of the process");
-	post([this, group, in_order, task = std::move(task)]() mutable {
-		if (closed_)
-			task.finish(too_late());
-		else if (in_order)
-			group->tasks.push_back(std::move(task));
-		else
-			beside_.push_back(std::move(task));
+	auto insert = group ? group->insert() : nullptr;
+
+	callbacks_.post([this, group, insert, f = std::move(f)] {
+		inserts_of = group.get();
+		inserts_into = insert;
+		f();
+		inserts_of = nullptr;
+		inserts_into = nullptr;
+		if (insert)
+			post([insert] { insert->is_over = true; });
 	});
 }
 
-void Engine::post(std::function<void()> call)
+void Engine::submit(const std::shared_ptr<Group> &group, Task task, Turn turn)
+{
+	/* the tail of a message to another node may outlive its operation, and needs the thread */
+	bool ended = false, drives = turn == Turn::waited_for && group->is_local() && std::this_thread::get_id() != driver_.load();
+
+	check_process();
+	if (stopping_ || !started())
+		throw std::runtime_error("gannet: the world has ended, at the end of the process");
+	drives = drives && driving_.try_lock();
+	if (drives)
+		task.finish = [&ended, finish = std::move(task.finish)](std::exception_ptr why) {
+			finish(why);
+			ended = true;
+		};
+	/* after what this thread has posted before */
+	post([this, group, turn, insert = inserts_of == group.get() ? inserts_into : nullptr, task = std::move(task)]() mutable {
+		if (closed_)
+			task.finish(too_late());
+		else if (turn == Turn::beside)
+			beside_.push_back(std::move(task));
+		else if (insert && !insert->is_over)
+			insert->tasks.push_back(std::move(task));
+		else
+			group->queue.front()->tasks.push_back(std::move(task));
+		may_rest_ = turn == Turn::waited_for && group->is_local();
+	}, !drives);
+	if (drives)
+		drive(ended);
+}
+
+void Engine::post(std::function<void()> call, bool wakes)
 {
 	std::lock_guard<std::mutex> lock(mutex_);
 
 	calls_.push_back(std::move(call));
 	has_calls_ = true;
-	if (waits_in_library_)
+	if (wakes && idles_)
 		gannet_wake();
-	else
+	else if (wakes)
 		wake_.notify_one();
+}
+
+// With driving_, which it gives back, until a task has ended. Saves two wakeups of threads, which take longer than a short operation.
+void Engine::drive(const bool &ended)
+{
+	unsigned looks = 0;
+
+	driver_ = std::this_thread::get_id();
+	while (!ended) {
+		look(looks);
+		if (!ended && looks)
+			pause(looks, true);
+	}
+	bool leaves_some = is_busy();
+	driver_ = std::thread::id();
+	drives_++;
+	driving_.unlock();
+	std::lock_guard<std::mutex> lock(mutex_);
+	if (leaves_some || !calls_.empty()) {
+		is_left_some_ = true;
+		wake_.notify_one();
+	}
 }
 
 // Whether the task has ended.
@@ -191,6 +246,40 @@ static bool ended(Task &task)
 	return true;
 }
 
+// Functions may wait for what was submitted later, though they had better not: after this time they no longer hold it back.
+static constexpr std::chrono::seconds insert_limit(5);
+
+bool Group::advance()
+{
+	for (;;) {
+		auto first = queue.back();
+
+		if (!first->tasks.empty()) {
+			if (!ended(first->tasks.front()))
+				return true;
+			first->tasks.pop_front();
+			continue; // its future may have functions
+		}
+		if (queue.size() == 1)
+			return false;
+		first->is_over |= std::chrono::steady_clock::now() - first->opened > insert_limit;
+		if (!first->is_over)
+			return false;
+		queue.pop_back();
+	}
+}
+
+bool Engine::is_busy()
+{
+	for (auto &weak : groups_) {
+		auto group = weak.lock();
+
+		if (group && group->is_busy())
+			return true;
+	}
+	return !beside_.empty();
+}
+
 // Advances what is there; false: there is nothing.
 bool Engine::advance()
 {
@@ -203,9 +292,7 @@ bool Engine::advance()
 			groups_.erase(groups_.begin() + static_cast<long>(i));
 			continue;
 		}
-		while (!group->tasks.empty() && ended(group->tasks.front()))
-			group->tasks.pop_front();
-		any |= !group->tasks.empty();
+		any |= group->advance();
 		i++;
 	}
 	for (size_t i = 0; i < beside_.size();)
@@ -216,58 +303,101 @@ bool Engine::advance()
 	return any || !beside_.empty();
 }
 
-// How often the thread looks before it gives up the processor, and before it blocks: after some 50 us, so that it leaves the processor to
+// How often a driver looks before it gives up the processor, and before it blocks: after some 50 us, so that it leaves the processor to
 // those that compute.
 static constexpr unsigned looks_before_yield = 20, looks_before_block = 200;
+
+// How long the thread stays out of libgannet after the last drive of another one, which may be about to drive again.
+static constexpr std::chrono::milliseconds rest_time(2);
 
 // How long the end of the process waits for operations that nobody has waited for.
 static constexpr int drain_s = 5;
 
-// When nothing has happened in the last `looks`. busy: operations are in flight.
+// The driver's, when nothing has happened in the last `looks`. busy: operations are in flight.
 void Engine::pause(unsigned looks, bool busy)
 {
-	const struct timespec nap = {0, 20000};
-
 	if (looks <= looks_before_yield)
 		return;
-	if (looks <= looks_before_block) {
+	if (looks <= looks_before_block)
 		sched_yield();
-		return;
+	else
+		idle(busy ? 5 : 100); // the limit finds what no event tells, as a lost rank
+}
+
+void Engine::idle(int limit_ms)
+{
+	const struct timespec nap = {0, 20000};
+	{
+		std::lock_guard<std::mutex> lock(mutex_);
+		if (!calls_.empty())
+			return;
+		idles_ = true;
 	}
-	if (world_) {
-		/* the limit finds what no event tells, as a lost rank */
-		if (!gannet_idle(busy ? 5 : 100))
-			nanosleep(&nap, nullptr);
-		return;
-	}
+	if (!gannet_idle(limit_ms))
+		nanosleep(&nap, nullptr);
+	std::lock_guard<std::mutex> lock(mutex_);
+	idles_ = false;
+}
+
+// The thread's, without driving_, when nothing is in flight: until something is, or nobody else has driven for a while.
+void Engine::rest()
+{
 	std::unique_lock<std::mutex> lock(mutex_);
-	wake_.wait(lock, [this] { return !calls_.empty() || stopping_; });
+	auto is_called = [this] { return !calls_.empty() || stopping_ || is_left_some_; };
+	unsigned drives;
+
+	if (!world_)
+		return wake_.wait(lock, is_called);
+	do
+		drives = drives_;
+	while (!wake_.wait_for(lock, rest_time, is_called) && drives != drives_);
+	is_left_some_ = false;
+}
+
+// Of who drives: advances what is there, and takes what was posted. Whether there is something.
+bool Engine::look(unsigned &looks)
+{
+	std::deque<std::function<void()>> calls;
+	bool busy = advance();
+
+	if (has_calls_) {
+		std::lock_guard<std::mutex> lock(mutex_);
+		calls.swap(calls_);
+		has_calls_ = false;
+	}
+	/* the tail of a message over tcp may be queued still */
+	if (!busy && calls.empty() && world_)
+		gannet_progress();
+	for (auto &call : calls)
+		call();
+	looks = calls.empty() ? looks + 1 : 0;
+	return busy || !calls.empty();
 }
 
 void Engine::loop()
 {
 	unsigned looks = 0;
+	bool was_busy = false;
 
 	pthread_setname_np(pthread_self(), "gannet-torch");
-	for (;;) {
-		std::deque<std::function<void()>> calls;
-		bool busy = advance();
+	while (!stopping_ || has_calls_) {
+		bool rests = !world_;
+		{
+			std::lock_guard<std::mutex> lock(driving_);
+			driver_ = std::this_thread::get_id();
+			bool busy = look(looks);
 
-		if (has_calls_) {
-			std::lock_guard<std::mutex> lock(mutex_);
-			calls.swap(calls_);
-			has_calls_ = false;
-		} else if (stopping_) {
-			return;
+			/* what is over was waited for by one that may drive next */
+			if (was_busy && !busy)
+				looks = may_rest_ ? looks_before_block : 1;
+			rests |= !busy && looks == looks_before_block;
+			if (looks && !rests)
+				pause(looks, busy);
+			was_busy = busy;
+			driver_ = std::thread::id();
 		}
-		/* the tail of a message over tcp may be queued still */
-		if (!busy && calls.empty() && world_)
-			gannet_progress();
-		for (auto &call : calls)
-			call();
-		looks = calls.empty() ? looks + 1 : 0;
-		if (calls.empty())
-			pause(looks, busy);
+		if (rests)
+			rest();
 	}
 }
 
@@ -282,8 +412,9 @@ void Engine::drain()
 	for (auto &weak : groups_) {
 		auto group = weak.lock();
 
-		for (; group && !group->tasks.empty(); group->tasks.pop_front())
-			group->tasks.front().finish(why);
+		for (size_t i = group ? group->queue.size() : 0; i-- > 0;)
+			for (auto &tasks = group->queue[i]->tasks; !tasks.empty(); tasks.pop_front())
+				tasks.front().finish(why);
 	}
 	for (auto &task : beside_)
 		task.finish(why);
@@ -297,10 +428,6 @@ void Engine::stop()
 		return;
 	run([this] {
 		drain();
-		{
-			std::lock_guard<std::mutex> lock(mutex_);
-			waits_in_library_ = false;
-		}
 		gannet_finalize();
 		finalized = true;
 		world_ = nullptr;

@@ -1,5 +1,6 @@
-// The one thread of this process that calls libgannet. Tasks of a group's queue run one after the other; those of different groups, and
-// messages, beside each other: programs may start operations of two groups in another order on each rank.
+// Calls libgannet, in one thread at a time: the engine's own, or one that waits for its operation at once and finds the engine at rest. Tasks
+// of a group's queue run one after the other; those of different groups, and messages, beside each other: programs may start operations of two
+// groups in another order on each rank.
 #pragma once
 
 #include "callbacks.h"
@@ -7,6 +8,7 @@
 #include <gannet.h>
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -32,17 +34,25 @@ inline void check(gannet_status status)
 		throw Error(status);
 }
 
-// Called again and again, in the engine's thread, until it returns true. It never blocks. An exception ends it; `finish` gets it.
+// Called again and again, by who drives the engine, until it returns true. It never blocks. An exception ends it; `finish` gets it.
 struct Task {
 	std::function<bool()> step;
 	std::function<void(std::exception_ptr)> finish; // nullptr: without failure. It calls no function of the program.
+};
+
+// A part of a group's queue: what the functions of one operation's future start comes directly after that operation, before all that was
+// submitted after it, so that the order is the same on all ranks whichever thread was faster.
+struct Insert {
+	std::deque<Task> tasks;
+	bool is_over = false; // the functions have returned, or run for so long that the others no longer wait for them
+	std::chrono::steady_clock::time_point opened = std::chrono::steady_clock::now();
 };
 
 // What a group has: its prepared operations on its staging memory, which ranks of a node reach directly.
 class Group {
 public:
 	Group(gannet_group *g, bool owned);
-	// In the engine's thread.
+	// By who drives the engine.
 	~Group();
 	gannet_group *get() const { return group_; }
 	int rank() const { return gannet_rank(group_); }
@@ -51,10 +61,17 @@ public:
 	// Whether large tensors are reduced without the staging memory: few ranks, all of one node, of a group that
 	// is the world.
 	bool takes_tensors() const { return takes_tensors_; }
+	// Whether all ranks are of one node.
+	bool is_local() const { return is_local_; }
 	// The prepared operation for these arguments, made at the first call. The order of calls is the same on all ranks.
 	gannet_op *op(gannet_args args);
 
-	std::deque<Task> tasks; // the engine's
+	// Of who drives the engine. The last one goes first; the first one is for all other threads.
+	std::vector<std::shared_ptr<Insert>> queue{std::make_shared<Insert>()};
+	// Whether there is something to advance.
+	bool advance();
+	bool is_busy() const { return !queue.back()->tasks.empty(); }
+	std::shared_ptr<Insert> insert() { return queue.emplace_back(std::make_shared<Insert>()); }
 	static constexpr size_t staging_bytes = 32 << 20;
 
 private:
@@ -62,9 +79,16 @@ private:
 	gannet_group *group_;
 	bool owned_;
 	char *staging_ = nullptr;
-	bool takes_tensors_;
+	bool is_local_ = true, takes_tensors_;
 	std::map<Key, gannet_op *> ops_;
 	std::deque<Key> order_;
+};
+
+// Of a submitted task.
+enum class Turn {
+	in_order,
+	waited_for, // in order, too, and the caller has nothing to do until it has ended: it drives the engine meanwhile, if it can
+	beside
 };
 
 class Engine {
@@ -77,33 +101,43 @@ public:
 	// Collective over the ranks of the world that are listed. Each group has an order of operations of its own: only the default group, and
 	// the first, are the world itself.
 	std::shared_ptr<Group> make_group(const std::vector<int> &ranks, const std::string &name, bool is_default);
-	void submit(const std::shared_ptr<Group> &group, Task task, bool in_order);
-	// Runs f in the thread and waits for it.
+	void submit(const std::shared_ptr<Group> &group, Task task, Turn turn);
+	// Lets who drives the engine run f, and waits for it.
 	void run(const std::function<void()> &f);
-	// For functions of the program.
-	Callbacks &callbacks() { return callbacks_; }
+	// Runs f, of the future of an operation of the group (NULL: a message), in a thread for functions of the program. To be called by who drives.
+	void call_back(const std::shared_ptr<Group> &group, std::function<void()> f);
 	// At the end of the process: waits for the other ranks' ends.
 	void stop();
 
 private:
 	void loop();
 	bool advance();
+	bool look(unsigned &looks);
+	bool is_busy();
+	void drive(const bool &ended);
+	void rest();
 	void pause(unsigned looks, bool busy);
-	// To be called by the thread.
-	void post(std::function<void()> call);
+	void idle(int limit_ms);
+	// To be called by who drives.
+	void post(std::function<void()> call, bool wakes = true);
 	void drain();
 	bool is_forked() const { return started() && process_ != getpid(); }
 	void check_process() const;
 	std::thread thread_;
 	pid_t process_ = 0;
 	int rank_ = -1;
+	std::mutex driving_; // held by who calls libgannet, and advances tasks
+	std::atomic<std::thread::id> driver_{};
+	std::atomic<unsigned> drives_{0}; // by others than the engine's thread
 	std::mutex mutex_;
 	std::condition_variable wake_;
 	std::deque<std::function<void()>> calls_;
 	std::atomic<bool> has_calls_{false}, stopping_{false};
-	bool waits_in_library_ = false; // woken by gannet_wake(), not by wake_
-	gannet_group *world_ = nullptr;
-	// of the thread alone
+	bool idles_ = false;	   // the driver is in gannet_idle(), and woken by gannet_wake()
+	bool is_left_some_ = false; // a driver has left tasks in flight to the thread
+	std::atomic<gannet_group *> world_{nullptr};
+	// of who drives
+	bool may_rest_ = false; // who has posted last may drive next
 	bool made_whole_ = false; // a group of all ranks
 	std::vector<std::weak_ptr<Group>> groups_;
 	std::vector<Task> beside_;

@@ -120,23 +120,40 @@ static Step reducing_whole(gannet_collective what, std::shared_ptr<Group> g, at:
 		});
 }
 
-// From this size on the ranks of one node reduce tensors slice by slice through the processors' caches, faster than in staging memory.
+// From this size on the ranks of one node pass tensors slice by slice through the processors' caches, faster than in staging memory.
 static constexpr size_t direct_bytes = 64 << 10;
+
+// An operation on the tensors themselves.
+static Step direct(std::shared_ptr<Group> g, gannet_args a, at::Tensor output, at::Tensor input)
+{
+	a.size_bytes = sizeof a;
+	a.in = input.defined() ? bytes(input) : nullptr;
+	a.out = bytes(output);
+	return started([=](std::vector<gannet_op *> &ops) {
+		ops.push_back(nullptr);
+		check(gannet_prepare(g->get(), &a, &ops.back()));
+	}, [output, input](gannet_op *) {});
+}
+
+static bool overlap(const at::Tensor &a, const at::Tensor &b)
+{
+	return bytes(a) < bytes(b) + b.nbytes() && bytes(b) < bytes(a) + a.nbytes();
+}
+
+// As many parts as ranks.
+static Tensors parts(const at::Tensor &t, int size)
+{
+	return t.numel() ? t.view({size, -1}).unbind(0) : Tensors();
+}
 
 Step all_reduce(std::shared_ptr<Group> g, at::Tensor t, const c10d::ReduceOp &op)
 {
 	if (g->takes_tensors() && t.nbytes() >= direct_bytes) {
 		Reduction r = reduction_of(t.scalar_type(), op);
+		gannet_args a = reducing(GANNET_ALLREDUCE, r);
 
-		return started([=](std::vector<gannet_op *> &ops) {
-			gannet_args a = reducing(GANNET_ALLREDUCE, r);
-
-			a.size_bytes = sizeof a;
-			a.out = bytes(t);
-			a.count = static_cast<size_t>(t.numel()) * r.per_element;
-			ops.push_back(nullptr);
-			check(gannet_prepare(g->get(), &a, &ops.back()));
-		});
+		a.count = static_cast<size_t>(t.numel()) * r.per_element;
+		return direct(g, a, t, {});
 	}
 	return reducing_whole(GANNET_ALLREDUCE, g, t, op, 0, true);
 }
@@ -195,6 +212,32 @@ Step reduce_scatter(std::shared_ptr<Group> g, at::Tensor output, Tensors inputs,
 				std::memcpy(g->staging() + i * n * size, bytes(inputs[i]) + at * size, n * size);
 		},
 		[=](size_t at, size_t n) { std::memcpy(bytes(output) + at * size, g->staging() + rank * n * size, n * size); });
+}
+
+Step all_gather_into(std::shared_ptr<Group> g, at::Tensor output, at::Tensor input)
+{
+	char *place = bytes(output) + static_cast<size_t>(g->rank()) * input.nbytes();
+	bool in_place = bytes(input) == place;
+
+	if (!g->takes_tensors() || output.nbytes() < direct_bytes || (!in_place && overlap(output, input)))
+		return all_gather(g, parts(output, g->size()), input);
+	gannet_args a = {};
+
+	a.what = GANNET_ALLGATHER;
+	a.type = GANNET_BYTES;
+	a.count = input.nbytes();
+	return direct(g, a, output, in_place ? at::Tensor() : input);
+}
+
+Step reduce_scatter_from(std::shared_ptr<Group> g, at::Tensor output, at::Tensor input, const c10d::ReduceOp &op)
+{
+	if (!g->takes_tensors() || input.nbytes() < direct_bytes || overlap(output, input))
+		return reduce_scatter(g, output, parts(input, g->size()), op);
+	Reduction r = reduction_of(output.scalar_type(), op);
+	gannet_args a = reducing(GANNET_REDUCE_SCATTER, r);
+
+	a.count = static_cast<size_t>(output.numel()) * r.per_element;
+	return direct(g, a, output, input);
 }
 
 Step all_to_all(std::shared_ptr<Group> g, at::Tensor output, at::Tensor input, std::vector<size_t> from, std::vector<size_t> to)

@@ -21,8 +21,12 @@ Step reduce(std::shared_ptr<Group> g, at::Tensor t, const c10d::ReduceOp &op, in
 Step broadcast(std::shared_ptr<Group> g, at::Tensor t, int root);
 // outputs: one of each rank, as long as input
 Step all_gather(std::shared_ptr<Group> g, Tensors outputs, at::Tensor input);
+// The same into one contiguous tensor.
+Step all_gather_into(std::shared_ptr<Group> g, at::Tensor output, at::Tensor input);
 // inputs: one for each rank, as long as output
 Step reduce_scatter(std::shared_ptr<Group> g, at::Tensor output, Tensors inputs, const c10d::ReduceOp &op);
+// The same from one contiguous tensor.
+Step reduce_scatter_from(std::shared_ptr<Group> g, at::Tensor output, at::Tensor input, const c10d::ReduceOp &op);
 // to[r]: elements of input for rank r, from[r]: elements of output that come from it
 Step all_to_all(std::shared_ptr<Group> g, at::Tensor output, at::Tensor input, std::vector<size_t> from, std::vector<size_t> to);
 // Of the root: a tensor for each rank. Of the others: none.

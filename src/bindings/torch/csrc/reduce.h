@@ -15,11 +15,6 @@ struct Reduction {
 	size_t per_element = 1; // elements of `type` in an element of the tensor
 };
 
-// The type that moves elements without a reduction.
-inline gannet_type type_to_move(size_t bytes)
-{
-	return bytes % 4 ? GANNET_BYTES : GANNET_I32;
-}
 // Throws with a sentence when the type has no such operation.
 Reduction reduction_of(at::ScalarType type, const c10d::ReduceOp &op);
 
