@@ -59,18 +59,21 @@ KERNELS_LIBS = libgannet_kernels.a $(DNNL_LIBS) $(OPENMP_CFLAGS)
 
 # Our own kernels for GPUs. nvcc names headers it read in a file of make rules, as gcc does for automake.
 CU_FILES = \
+	kernels/cuda/activation.cu \
 	kernels/cuda/batch_norm.cu \
 	kernels/cuda/batch_norm_grad.cu \
 	kernels/cuda/compress.cu \
 	kernels/cuda/image.cu \
+	kernels/cuda/layer_norm.cu \
 	kernels/cuda/layout.cu \
 	kernels/cuda/loss.cu \
 	kernels/cuda/optim.cu \
 	kernels/cuda/pointwise.cu \
 	kernels/cuda/pool.cu \
-	kernels/cuda/quantise.cu
+	kernels/cuda/quantise.cu \
+	kernels/cuda/tokens.cu
 CU_INCLUDED = kernels/cuda/batch_norm.cuh src/device/cuda.h src/device/cuda_native.h src/device/device.h src/device/device_internal.h kernels/cuda/kernels.h \
-	kernels/cuda/launch.cuh kernels/cuda/shape.h kernels/cuda/type.h kernels/loss.h kernels/ref/compress.h src/base/crop.h
+	kernels/cuda/layers.h kernels/op.h kernels/weight.h kernels/cuda/launch.cuh kernels/cuda/shape.h kernels/cuda/type.h kernels/loss.h kernels/ref/compress.h src/base/crop.h
 EXTRA_DIST += $(CU_FILES) $(CU_INCLUDED)
 NVCC_FLAGS = -std=c++17 -O3 --Werror all-warnings -Xcompiler -fno-exceptions,-fno-rtti,-fno-threadsafe-statics,-fPIC,-Wall
 SUFFIXES = .cu .eo
@@ -92,8 +95,10 @@ libgannet_cuda_a_SOURCES = \
 	kernels/cuda/dnn_store.c \
 	kernels/cuda/dnn_table.c \
 	kernels/cuda/autotune.c kernels/cuda/autotune.h \
+	kernels/cuda/op_attention.c \
 	kernels/cuda/op_conv.c kernels/cuda/op_conv.h \
 	kernels/cuda/op_conv_bn.c \
+	kernels/cuda/op_layers.c \
 	kernels/cuda/op_linear.c \
 	kernels/cuda/op_norm.c \
 	kernels/cuda/op_simple.c \

@@ -86,7 +86,7 @@ struct gn_op_desc {
 	int channels_out;        /* conv, linear */
 	int kernel, stride, pad; /* conv, max pool; square */
 	/* conv: input and output channels are in so many groups that do not mix; 0 and 1: one. Weights of several are in PyTorch's order,
-	 * [out][in / groups][kernel][kernel]. Not for GPUs */
+	 * [out][in / groups][kernel][kernel] */
 	int groups;
 	enum gn_activation activation;
 	int out_side;            /* adaptive average pool; square */

@@ -8,7 +8,7 @@
 #include <string.h>
 
 static const char *const pass_names[GN_BLAS_PASSES] = {
-	"forward", "forward with bias", "backward data", "backward weight", "backward weight and bias",
+	"forward", "forward with bias", "backward data", "backward weight", "backward weight and bias", "batch",
 };
 
 const char *gn_blas_pass_name(enum gn_blas_pass pass)
@@ -30,7 +30,10 @@ enum gn_status gn_blas_check(const struct gn_blas *b, cublasStatus_t code, const
 
 	if (code == CUBLAS_STATUS_SUCCESS)
 		return GN_OK;
-	if (p)
+	if (p && p->pass == GN_BLAS_BATCH)
+		snprintf(shape, sizeof shape, " (%d products, %s, %dx%d to %d)", p->batch.count, gn_cuda_type_name(p->batch.type), p->batch.rows,
+			 p->batch.depth, p->batch.columns);
+	else if (p)
 		snprintf(shape, sizeof shape, " (linear layer %s, %s, %dx%d to %d)", gn_blas_pass_name(p->pass),
 			 gn_cuda_type_name(p->linear.type), p->linear.n, p->linear.c, p->linear.out_c);
 	return gn_err_set(err, status_of(code), "cuda:%d: %s: %s%s", b->stream->device->info.ordinal, call,
@@ -92,9 +95,9 @@ static enum gn_status run(struct gn_blas_plan *p, int candidate, const struct gn
 	struct gn_blas *b = p->blas;
 	const cublasLtMatmulHeuristicResult_t *f = &p->found[candidate];
 	int has_bias = p->pass == GN_BLAS_FORWARD_BIAS || p->pass == GN_BLAS_BACKWARD_WEIGHT_BIAS;
-	int weight_is_result = p->pass >= GN_BLAS_BACKWARD_WEIGHT;
+	int weight_is_result = p->pass == GN_BLAS_BACKWARD_WEIGHT || p->pass == GN_BLAS_BACKWARD_WEIGHT_BIAS;
 	const void *first = weight_is_result ? t->x : t->weight;
-	const void *second = p->pass <= GN_BLAS_FORWARD_BIAS ? t->x : t->y;
+	const void *second = p->pass <= GN_BLAS_FORWARD_BIAS || p->pass == GN_BLAS_BATCH ? t->x : t->y;
 	void *result = weight_is_result ? t->weight : p->pass == GN_BLAS_BACKWARD_DATA ? t->x : t->y;
 	const float one = 1, zero = 0;
 	enum gn_status status = GN_OK;

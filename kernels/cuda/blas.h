@@ -1,4 +1,4 @@
-/* Linear layers by cuBLASLt: one plan per shape and pass, created once and run many times.
+/* Linear layers and batches of products by cuBLASLt: one plan per shape and pass, created once and run many times.
  *
  * Rows are images: x [n][c], weight [out_c][c] as in PyTorch, y [n][out_c]. x, y and the multiplied weight have one type, sums are
  * accumulated in float, and the gradients of weight and bias are float for every type. cuBLASLt's heuristics return algorithms,
@@ -41,6 +41,7 @@ enum gn_blas_pass {
 	GN_BLAS_BACKWARD_DATA,	 /* x (its gradient) = y weight, with y the gradient of the output */
 	GN_BLAS_BACKWARD_WEIGHT, /* weight (its gradient, float) = y^T x */
 	GN_BLAS_BACKWARD_WEIGHT_BIAS, /* the same, and bias (its gradient, float) = column sums of y */
+	GN_BLAS_BATCH,		      /* y = x weight of a struct gn_blas_batch */
 	GN_BLAS_PASSES
 };
 
@@ -55,6 +56,19 @@ struct gn_blas_data {
 /* b is borrowed and must outlive the plan. */
 enum gn_status gn_blas_plan_create(struct gn_blas *b, const struct gn_blas_linear *linear, enum gn_blas_pass pass,
 				   struct gn_blas_plan **out, struct gn_err *err);
+
+/* count products d = a b of matrices in rows: a [rows][depth], b [depth][columns], d [rows][columns]; transposed: stored as [depth][rows]
+ * and [columns][depth]. Strides are the elements from row to row, steps those from product to product. */
+struct gn_blas_batch {
+	enum gn_cuda_type type, result_type; /* of a and b; of d: the same, or f32 */
+	int rows, columns, depth, count;
+	int a_transposed, b_transposed;
+	int a_stride, b_stride, d_stride;
+	int64_t a_step, b_step, d_step;
+};
+
+/* As gn_blas_plan_create(); of its data x is a, weight b and y d. */
+enum gn_status gn_blas_batch_create(struct gn_blas *b, const struct gn_blas_batch *batch, struct gn_blas_plan **out, struct gn_err *err);
 void gn_blas_plan_destroy(struct gn_blas_plan *p);
 /* Sufficient for every candidate. */
 size_t gn_blas_plan_workspace_bytes(const struct gn_blas_plan *p);

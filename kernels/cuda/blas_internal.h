@@ -17,6 +17,7 @@
 	X(cublasLtMatmulDescSetAttribute)                                                                              \
 	X(cublasLtMatrixLayoutCreate)                                                                                  \
 	X(cublasLtMatrixLayoutDestroy)                                                                                 \
+	X(cublasLtMatrixLayoutSetAttribute)                                                                            \
 	X(cublasLtMatmulPreferenceCreate)                                                                              \
 	X(cublasLtMatmulPreferenceDestroy)                                                                             \
 	X(cublasLtMatmulPreferenceSetAttribute)                                                                        \
@@ -39,7 +40,8 @@ enum { GN_BLAS_CANDIDATES_MAX = 16 };
 
 struct gn_blas_plan {
 	struct gn_blas *blas;
-	struct gn_blas_linear linear;
+	struct gn_blas_linear linear; /* or, of GN_BLAS_BATCH: */
+	struct gn_blas_batch batch;
 	enum gn_blas_pass pass;
 	cublasLtMatmulDesc_t product;
 	cublasLtMatrixLayout_t a, b, d;

@@ -18,6 +18,19 @@ struct product {
 	cublasLtEpilogue_t epilogue;
 };
 
+/* In columns: d^T = b^T a^T. */
+static struct product product_of_batch(const struct gn_blas_batch *l)
+{
+	return (struct product){
+		l->b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N,
+		l->a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N,
+		{l->b_transposed ? l->depth : l->columns, l->a_transposed ? l->rows : l->depth, l->columns},
+		{l->b_transposed ? l->columns : l->depth, l->a_transposed ? l->depth : l->rows, l->rows},
+		data_type(l->result_type),
+		CUBLASLT_EPILOGUE_DEFAULT,
+	};
+}
+
 static struct product product_of(const struct gn_blas_plan *p)
 {
 	int n = p->linear.n, c = p->linear.c, out = p->linear.out_c;
@@ -28,6 +41,8 @@ static struct product product_of(const struct gn_blas_plan *p)
 		return (struct product){CUBLAS_OP_N, CUBLAS_OP_N, {c, out, c}, {out, n, n}, type, CUBLASLT_EPILOGUE_DEFAULT};
 	case GN_BLAS_BACKWARD_WEIGHT: /* x y^T */
 		return (struct product){CUBLAS_OP_N, CUBLAS_OP_T, {c, out, c}, {n, n, out}, CUDA_R_32F, CUBLASLT_EPILOGUE_DEFAULT};
+	case GN_BLAS_BATCH:
+		return product_of_batch(&p->batch);
 	case GN_BLAS_BACKWARD_WEIGHT_BIAS:
 		return (struct product){CUBLAS_OP_N, CUBLAS_OP_T, {c, out, c}, {n, n, out}, CUDA_R_32F, CUBLASLT_EPILOGUE_BGRADB};
 	case GN_BLAS_FORWARD_BIAS: /* weight^T x */
@@ -66,16 +81,32 @@ static enum gn_status describe_product(struct gn_blas_plan *p, const struct prod
 	return status;
 }
 
+static enum gn_status describe_batch(struct gn_blas_plan *p, cublasLtMatrixLayout_t layout, int32_t count, int64_t step, struct gn_err *err)
+{
+	__typeof__(cublasLtMatrixLayoutSetAttribute) *set = p->blas->api.cublasLtMatrixLayoutSetAttribute;
+	cublasStatus_t code = set(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count);
+
+	if (!code)
+		code = set(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step, sizeof step);
+	return gn_blas_check(p->blas, code, "cublasLtMatrixLayoutSetAttribute of a batch", p, err);
+}
+
 static enum gn_status describe_matrices(struct gn_blas_plan *p, const struct product *q, struct gn_err *err)
 {
 	cublasLtMatrixLayout_t *const layouts[3] = {&p->a, &p->b, &p->d};
 	cudaDataType_t type = data_type(p->linear.type);
+	const struct gn_blas_batch *l = &p->batch;
+	const int strides[3] = {l->b_stride, l->a_stride, l->d_stride};
+	const int64_t steps[3] = {l->b_step, l->a_step, l->d_step};
 	enum gn_status status = GN_OK;
 
-	for (int i = 0; i < 3 && !status; i++)
+	for (int i = 0; i < 3 && !status; i++) {
 		status = gn_blas_check(p->blas, p->blas->api.cublasLtMatrixLayoutCreate(
-			layouts[i], i == 2 ? q->d_type : type, (uint64_t)q->rows[i], (uint64_t)q->columns[i], q->rows[i]),
-			"cublasLtMatrixLayoutCreate", p, err);
+			layouts[i], i == 2 ? q->d_type : type, (uint64_t)q->rows[i], (uint64_t)q->columns[i],
+			l->count ? strides[i] : q->rows[i]), "cublasLtMatrixLayoutCreate", p, err);
+		if (!status && l->count)
+			status = describe_batch(p, *layouts[i], l->count, steps[i], err);
+	}
 	return status;
 }
 
@@ -117,18 +148,17 @@ static enum gn_status find(struct gn_blas_plan *p, struct gn_err *err)
 	return status;
 }
 
-enum gn_status gn_blas_plan_create(struct gn_blas *b, const struct gn_blas_linear *linear, enum gn_blas_pass pass,
-				   struct gn_blas_plan **out, struct gn_err *err)
+/* from: what differs between plans. */
+static enum gn_status create(struct gn_blas *b, const struct gn_blas_plan *from, struct gn_blas_plan **out, struct gn_err *err)
 {
 	struct gn_blas_plan *p = calloc(1, sizeof *p);
 	struct product q;
 	enum gn_status status;
 
 	if (!p)
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a linear layer");
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a matrix product");
+	*p = *from;
 	p->blas = b;
-	p->linear = *linear;
-	p->pass = pass;
 	q = product_of(p);
 	status = gn_cuda_enter(b->stream->device, err);
 	if (!status)
@@ -142,6 +172,21 @@ enum gn_status gn_blas_plan_create(struct gn_blas *b, const struct gn_blas_linea
 	else
 		*out = p;
 	return status;
+}
+
+enum gn_status gn_blas_plan_create(struct gn_blas *b, const struct gn_blas_linear *linear, enum gn_blas_pass pass,
+				   struct gn_blas_plan **out, struct gn_err *err)
+{
+	const struct gn_blas_plan from = {.linear = *linear, .pass = pass};
+
+	return create(b, &from, out, err);
+}
+
+enum gn_status gn_blas_batch_create(struct gn_blas *b, const struct gn_blas_batch *batch, struct gn_blas_plan **out, struct gn_err *err)
+{
+	const struct gn_blas_plan from = {.linear.type = batch->type, .batch = *batch, .pass = GN_BLAS_BATCH};
+
+	return create(b, &from, out, err);
 }
 
 void gn_blas_plan_destroy(struct gn_blas_plan *p)

@@ -49,6 +49,7 @@ struct gn_dnn_conv {
 	int n, c, h, w;		 /* input */
 	int out_c, out_h, out_w; /* output */
 	int kernel, stride, pad;
+	int groups; /* 0: one. weight: [out_c][kernel][kernel][c / groups] */
 };
 
 enum gn_dnn_pass {

@@ -48,7 +48,8 @@ static cudnnBackendDescriptor_t weight(struct gn_dnn_graph *g)
 {
 	const struct gn_dnn_conv *c = g->conv;
 
-	return tensor(g, GN_DNN_ID_WEIGHT, data_type(c->type), c->out_c, c->c, c->kernel, c->kernel);
+	return tensor(g, GN_DNN_ID_WEIGHT, data_type(c->type), c->out_c, c->groups ? c->c / c->groups : c->c, c->kernel,
+		      c->kernel);
 }
 
 static cudnnBackendDescriptor_t window(struct gn_dnn_graph *g)

@@ -65,9 +65,13 @@ static size_t describe(const struct gn_dnn_plan *p, char *out, size_t size)
 {
 	const struct gn_dnn_conv *c = &p->conv;
 
-	return (size_t)snprintf(out, size, "Gannet, a plan of a convolution, 1\n%s%s, %s, %d %d %d %d to %d %d %d, %d %d %d\n", p->dnn->identity,
-				gn_dnn_pass_name(p->pass), gn_cuda_type_name(c->type), c->n, c->c, c->h, c->w, c->out_c, c->out_h, c->out_w,
-				c->kernel, c->stride, c->pad);
+	char groups[32] = "";
+
+	if (c->groups)
+		snprintf(groups, sizeof groups, ", %d groups", c->groups);
+	return (size_t)snprintf(out, size, "Gannet, a plan of a convolution, 1\n%s%s, %s, %d %d %d %d to %d %d %d, %d %d %d%s\n",
+				p->dnn->identity, gn_dnn_pass_name(p->pass), gn_cuda_type_name(c->type), c->n, c->c, c->h, c->w, c->out_c,
+				c->out_h, c->out_w, c->kernel, c->stride, c->pad, groups);
 }
 
 /* Names are for humans; two plans with the same name would overwrite each other, which is harmless. */

@@ -9,7 +9,8 @@
 static int is_same(const struct gn_dnn_conv *a, const struct gn_dnn_conv *b)
 {
 	return a->type == b->type && a->n == b->n && a->c == b->c && a->h == b->h && a->w == b->w && a->out_c == b->out_c &&
-	       a->out_h == b->out_h && a->out_w == b->out_w && a->kernel == b->kernel && a->stride == b->stride && a->pad == b->pad;
+	       a->out_h == b->out_h && a->out_w == b->out_w && a->kernel == b->kernel && a->stride == b->stride && a->pad == b->pad &&
+	       a->groups == b->groups;
 }
 
 static struct gn_dnn_plan *find(struct gn_dnn *d, const struct gn_dnn_conv *conv, enum gn_dnn_pass pass)

@@ -110,6 +110,27 @@ template <int N, class S> static __device__ inline S block_sum(S x, S *shared)
 	return shared[0];
 }
 
+/* as in src/base/philox.h */
+static __device__ inline void philox(uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3, uint64_t seed, uint32_t (&out)[4])
+{
+	uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+
+	for (int round = 0; round < 10; round++) {
+		uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
+
+		c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
+		c1 = (uint32_t)p1;
+		c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+		c3 = (uint32_t)p0;
+		k0 += 0x9E3779B9u;
+		k1 += 0xBB67AE85u;
+	}
+	out[0] = c0;
+	out[1] = c1;
+	out[2] = c2;
+	out[3] = c3;
+}
+
 static inline int multiple_of_16(const void *p)
 {
 	return (uintptr_t)p % 16 == 0;

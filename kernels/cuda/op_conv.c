@@ -17,12 +17,18 @@ static struct gn_cuda_stream *stream_of(const struct gn_cuda_conv *c)
 	return gn_cuda_ops_of(&c->base)->stream;
 }
 
+/* Input channels of a group. */
+static int inputs_of(const struct gn_cuda_conv *c)
+{
+	return c->conv.groups ? c->conv.c / c->conv.groups : c->conv.c;
+}
+
 /* Converts the caller's float weights to the multiplied copy, or the gradient back. */
 static enum gn_status change_weight(const struct gn_cuda_conv *c, int back, const void *from, void *to, struct gn_err *err)
 {
 	enum gn_cuda_type type = c->conv.type;
 	int pixels = c->conv.kernel * c->conv.kernel;
-	struct gn_cuda_order o = {back ? type : GN_CUDA_F32, back ? GN_CUDA_F32 : type, c->conv.out_c, c->conv.c, pixels, !back};
+	struct gn_cuda_order o = {back ? type : GN_CUDA_F32, back ? GN_CUDA_F32 : type, c->conv.out_c, inputs_of(c), pixels, !back};
 
 	if (c->base.info.weight.order == GN_WEIGHT_PLAIN)
 		return gn_cuda_reorder(stream_of(c), &o, from, to, err);
@@ -240,7 +246,7 @@ static enum gn_status plan(struct gn_cuda_conv *c, struct gn_dnn *dnn, struct gn
 	enum gn_status status = plan_forward(c, dnn, err);
 
 	/* sums of squares in float lose precision that f32 needs */
-	if (!status && d->training && d->statistics && !d->bias && c->conv.type != GN_CUDA_F32)
+	if (!status && d->training && d->statistics && !d->bias && c->conv.type != GN_CUDA_F32 && !c->conv.groups)
 		(void)gn_dnn_plan_get(dnn, &c->conv, GN_DNN_FORWARD_STATISTICS, &c->counting, NULL);
 	if (!status && d->training)
 		status = gn_dnn_plan_get(dnn, &c->conv, GN_DNN_BACKWARD_WEIGHT, &c->weight, err);
@@ -293,19 +299,19 @@ static void set_shape(struct gn_cuda_conv *c, const struct gn_cuda_ops *o)
 	struct gn_op_info *info = &c->base.info;
 
 	if (d->kind == GN_OP_LINEAR) {
-		c->conv = (struct gn_dnn_conv){o->options.type, in->n, in->c * in->h * in->w, 1, 1, d->channels_out, 1, 1, 1, 1, 0};
+		c->conv = (struct gn_dnn_conv){o->options.type, in->n, in->c * in->h * in->w, 1, 1, d->channels_out, 1, 1, 1, 1, 0, 0};
 		/* with a single pixel both orders are the same */
 		info->in[0].block = info->out.block = in->h * in->w == 1 ? in->block : 1;
 		info->weight.order = GN_WEIGHT_PLAIN;
 	} else {
 		c->conv = (struct gn_dnn_conv){o->options.type, in->n,     in->c,     in->h,	 in->w, out->c,
-					       out->h,	      out->w, d->kernel, d->stride, d->pad};
+					       out->h,	      out->w, d->kernel, d->stride, d->pad,   d->groups > 1 ? d->groups : 0};
 		if (d->weight.order == GN_WEIGHT_ANY)
-			info->weight.order = GN_WEIGHT_OHWI;
+			info->weight.order = c->conv.groups ? GN_WEIGHT_PLAIN : GN_WEIGHT_OHWI;
 	}
-	c->weights = (size_t)c->conv.out_c * (size_t)c->conv.c * (size_t)c->conv.kernel * (size_t)c->conv.kernel;
+	c->weights = (size_t)c->conv.out_c * (size_t)inputs_of(c) * (size_t)c->conv.kernel * (size_t)c->conv.kernel;
 	c->copies = c->conv.type != GN_CUDA_F32 ||
-		    (info->weight.order == GN_WEIGHT_PLAIN && c->conv.kernel > 1 && c->conv.c > 1);
+		    (info->weight.order == GN_WEIGHT_PLAIN && c->conv.kernel > 1 && inputs_of(c) > 1);
 }
 
 enum gn_status gn_cuda_conv_create(struct gn_cuda_ops *o, const struct gn_op *base, struct gn_op **out, struct gn_err *err)

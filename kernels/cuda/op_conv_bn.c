@@ -19,7 +19,7 @@ void gn_cuda_conv_bn_plan(struct gn_cuda_conv *c, struct gn_dnn *dnn)
 	enum gn_dnn_pass pass = c->counting ? GN_DNN_NORM_FORWARD_STATISTICS : GN_DNN_NORM_FORWARD;
 
 	/* sums in float lose precision that f32 needs */
-	if (!d->conv_bn || !d->training || d->bias || !d->needs_din || c->conv.type == GN_CUDA_F32)
+	if (!d->conv_bn || !d->training || d->bias || !d->needs_din || c->conv.type == GN_CUDA_F32 || c->conv.groups)
 		return;
 	/* the second is useful only together with the first */
 	if (!gn_dnn_plan_get(dnn, &c->conv, GN_DNN_NORM_BACKWARD_WEIGHT, &c->norm_weight, NULL) && c->norm_weight &&

@@ -12,25 +12,19 @@ static enum gn_status create_op(struct gn_op_device *device, const struct gn_op 
 		status = o->blas ? gn_cuda_linear_create(o, base, out, err) : GN_ERR_UNSUPPORTED;
 		return status == GN_ERR_UNSUPPORTED ? gn_cuda_conv_create(o, base, out, err) : status;
 	case GN_OP_CONV:
-		if (base->desc.groups > 1)
-			return gn_err_set(err, GN_ERR_UNSUPPORTED, "convolutions in groups are not there for GPUs yet: use --device host");
 		return gn_cuda_conv_create(o, base, out, err);
 	case GN_OP_BATCH_NORM:
 		return gn_cuda_norm_create(o, base, out, err);
-	case GN_OP_ACTIVATION:
-		return gn_err_set(err, GN_ERR_UNSUPPORTED, "activations other than relu are not there for GPUs yet: use --device host");
-	case GN_OP_SCALE:
-		return gn_err_set(err, GN_ERR_UNSUPPORTED, "squeeze and excitation is not there for GPUs yet: use --device host");
-	case GN_OP_CHANNEL_SCALE:
-		return gn_err_set(err, GN_ERR_UNSUPPORTED, "layer scale is not there for GPUs yet: use --device host");
-	case GN_OP_DROP_PATH:
-		return gn_err_set(err, GN_ERR_UNSUPPORTED, "stochastic depth is not there for GPUs yet: use --device host");
-	case GN_OP_LAYER_NORM:
-		return gn_err_set(err, GN_ERR_UNSUPPORTED, "layer norm is not there for GPUs yet: use --device host");
-	case GN_OP_TOKENS:
 	case GN_OP_ATTENTION:
+		return gn_cuda_attention_create(o, base, out, err);
+	case GN_OP_ACTIVATION:
+	case GN_OP_SCALE:
+	case GN_OP_CHANNEL_SCALE:
+	case GN_OP_DROP_PATH:
+	case GN_OP_LAYER_NORM:
+	case GN_OP_TOKENS:
 	case GN_OP_FIRST_PIXEL:
-		return gn_err_set(err, GN_ERR_UNSUPPORTED, "tokens and attention are not there for GPUs yet: use --device host");
+		return gn_cuda_layer_create(o, base, out, err);
 	default:
 		return gn_cuda_simple_create(o, base, out, err);
 	}

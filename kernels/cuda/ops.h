@@ -1,5 +1,5 @@
 /* The operators of kernels/op.h on a GPU: convolutions by cuDNN, linear layers by cuBLASLt (by cuDNN if it is missing or does not
- * support them), everything else by Gannet's kernels.
+ * support them), the products of attention by cuBLASLt, everything else by Gannet's kernels.
  *
  * Tensors are NHWC (block 0) in one type for all operators of a set; reorders convert images from and logits to plain float.
  * Parameters, their gradients and statistics are float, weights of convolutions in GN_WEIGHT_OHWI or PyTorch's order: the

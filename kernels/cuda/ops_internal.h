@@ -43,12 +43,15 @@ enum gn_status gn_cuda_norm_apply(struct gn_op *norm, struct gn_err *err);
 enum gn_status gn_cuda_norm_grad_sums(struct gn_op *norm, struct gn_err *err);
 
 /* op_conv.c: convolutions, and linear layers that cuBLASLt does not support; op_linear.c: those that it does, else
- * GN_ERR_UNSUPPORTED. op_norm.c: batch norm. op_simple.c: the others. */
+ * GN_ERR_UNSUPPORTED. op_norm.c: batch norm. op_attention.c; GN_ERR_UNSUPPORTED without cuBLASLt. op_layers.c: activations, scaling, layer
+ * norm, tokens. op_simple.c: the others. */
 enum gn_status gn_cuda_conv_create(struct gn_cuda_ops *o, const struct gn_op *base, struct gn_op **out, struct gn_err *err);
 /* Plans the waiting convolutions and fills in their infos. */
 enum gn_status gn_cuda_conv_plan_waiting(struct gn_cuda_ops *o, struct gn_err *err);
 enum gn_status gn_cuda_linear_create(struct gn_cuda_ops *o, const struct gn_op *base, struct gn_op **out, struct gn_err *err);
 enum gn_status gn_cuda_norm_create(struct gn_cuda_ops *o, const struct gn_op *base, struct gn_op **out, struct gn_err *err);
+enum gn_status gn_cuda_attention_create(struct gn_cuda_ops *o, const struct gn_op *base, struct gn_op **out, struct gn_err *err);
+enum gn_status gn_cuda_layer_create(struct gn_cuda_ops *o, const struct gn_op *base, struct gn_op **out, struct gn_err *err);
 enum gn_status gn_cuda_simple_create(struct gn_cuda_ops *o, const struct gn_op *base, struct gn_op **out, struct gn_err *err);
 
 #endif

@@ -2,7 +2,7 @@
  * Bytes are the fewest that a kernel can do with: every input read once, every output written once. Rates are medians of RUNS
  * graphs of REPEATS calls each, timed by events, so that the host's part of a call is not counted; a tensor is more than twice the
  * L2 cache. Results are not looked at: test_kernels does. */
-#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/layers.h"
 #include "kernels/ref/compress.h"
 
 #include <stdio.h>
@@ -156,6 +156,40 @@ static enum gn_status average(struct bench *b, struct gn_err *err)
 static enum gn_status sum(struct bench *b, struct gn_err *err)
 {
 	return gn_cuda_add(b->stream, b->type, b->tensors[0], b->tensors[1], 0, b->tensors[0], b->elements, err);
+}
+
+static enum gn_status gelu(struct bench *b, struct gn_err *err)
+{
+	return gn_cuda_activate(b->stream, b->type, GN_ACTIVATION_GELU, b->tensors[0], b->tensors[1], b->elements, err);
+}
+
+static enum gn_status gelu_grad(struct bench *b, struct gn_err *err)
+{
+	return gn_cuda_activate_grad(b->stream, b->type, GN_ACTIVATION_GELU, b->tensors[0], b->tensors[1], NULL, b->tensors[2], b->elements,
+				     err);
+}
+
+/* Statistics of rows are in the last tensor. */
+static struct gn_cuda_layer_norm layer_norm_of(const struct bench *b)
+{
+	float *rows = b->tensors[3];
+
+	return (struct gn_cuda_layer_norm){b->type, b->norm.rows, CHANNELS, 1e-6, b->channels[0], b->channels[1], rows,
+					   rows + b->norm.rows, b->norm.scratch};
+}
+
+static enum gn_status layer_norm(struct bench *b, struct gn_err *err)
+{
+	struct gn_cuda_layer_norm l = layer_norm_of(b);
+
+	return gn_cuda_layer_norm(b->stream, &l, b->tensors[0], b->tensors[1], err);
+}
+
+static enum gn_status layer_norm_grad(struct bench *b, struct gn_err *err)
+{
+	struct gn_cuda_layer_norm l = layer_norm_of(b);
+
+	return gn_cuda_layer_norm_grad(b->stream, &l, b->tensors[0], b->tensors[1], b->tensors[2], b->channels[4], b->channels[5], err);
 }
 
 static enum gn_status cast(struct bench *b, struct gn_err *err)
@@ -332,6 +366,10 @@ static enum gn_status run_type(struct bench *b, struct gn_err *err)
 				   {"max pool grad", max_pool_grad, 1.25 + 0.25 / type_bytes, 0},
 				   {"average pool", average, 1, 0},
 				   {"sum a += b", sum, 3, 0},
+				   {"gelu", gelu, 2, 0},
+				   {"gelu grad", gelu_grad, 3, 0},
+				   {"layer norm", layer_norm, 2, 0},
+				   {"layer norm grad", layer_norm_grad, 3, 0},
 				   {"cast bf16 to f16", cast, 2, 0},
 				   {"find what is not finite", find, 1, 0},
 				   {"sgd", sgd, 4 + grads, 0},

@@ -16,12 +16,13 @@ struct gn_blas {
 struct gn_blas_plan {
 	struct gn_cuda_stream *stream;
 	struct gn_blas_linear linear;
+	struct gn_blas_batch batch;
 	enum gn_blas_pass pass;
 };
 
 const char *gn_blas_pass_name(enum gn_blas_pass pass)
 {
-	static const char *const names[GN_BLAS_PASSES] = {"forward", "bias", "data", "weight", "weight and bias"};
+	static const char *const names[GN_BLAS_PASSES] = {"forward", "bias", "data", "weight", "weight and bias", "batch"};
 
 	return names[pass];
 }
@@ -57,6 +58,19 @@ enum gn_status gn_blas_plan_create(struct gn_blas *b, const struct gn_blas_linea
 	p->stream = b->stream;
 	p->linear = *l;
 	p->pass = pass;
+	*out = p;
+	return GN_OK;
+}
+
+enum gn_status gn_blas_batch_create(struct gn_blas *b, const struct gn_blas_batch *batch, struct gn_blas_plan **out, struct gn_err *err)
+{
+	struct gn_blas_plan *p = calloc(1, sizeof *p);
+
+	if (!p)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory");
+	p->stream = b->stream;
+	p->batch = *batch;
+	p->pass = GN_BLAS_BATCH;
 	*out = p;
 	return GN_OK;
 }
@@ -126,8 +140,28 @@ static void backward_weight(const struct gn_blas_linear *l, const struct gn_blas
 	}
 }
 
+static void multiply(const struct gn_blas_batch *l, const struct gn_blas_data *d, int64_t number)
+{
+	int64_t a = number * l->a_step, b = number * l->b_step, at = number * l->d_step;
+
+	for (int i = 0; i < l->rows; i++) {
+		for (int j = 0; j < l->columns; j++) {
+			double sum = 0;
+
+			for (int k = 0; k < l->depth; k++) {
+				int64_t x = l->a_transposed ? (int64_t)k * l->a_stride + i : (int64_t)i * l->a_stride + k;
+				int64_t y = l->b_transposed ? (int64_t)j * l->b_stride + k : (int64_t)k * l->b_stride + j;
+
+				sum += (double)gn_cuda_value(l->type, d->x, (size_t)(a + x)) * gn_cuda_value(l->type, d->weight, (size_t)(b + y));
+			}
+			gn_cuda_set_value(l->result_type, d->y, (size_t)(at + (int64_t)i * l->d_stride + j), (float)sum);
+		}
+	}
+}
+
 struct call {
 	struct gn_blas_linear linear;
+	struct gn_blas_batch batch;
 	enum gn_blas_pass pass;
 	struct gn_blas_data data;
 };
@@ -136,6 +170,10 @@ static void run(const void *args)
 {
 	const struct call *c = args;
 
+	for (int i = 0; c->pass == GN_BLAS_BATCH && i < c->batch.count; i++)
+		multiply(&c->batch, &c->data, i);
+	if (c->pass == GN_BLAS_BATCH)
+		return;
 	if (c->pass == GN_BLAS_BACKWARD_DATA)
 		backward_data(&c->linear, &c->data);
 	else if (c->pass >= GN_BLAS_BACKWARD_WEIGHT)
@@ -147,7 +185,7 @@ static void run(const void *args)
 enum gn_status gn_blas_run(struct gn_blas_plan *p, const struct gn_blas_data *d, void *workspace, struct gn_err *err)
 {
 	int with_bias = p->pass == GN_BLAS_FORWARD_BIAS || p->pass == GN_BLAS_BACKWARD_WEIGHT_BIAS;
-	struct call c = {p->linear, p->pass, *d};
+	struct call c = {p->linear, p->batch, p->pass, *d};
 	enum gn_status status;
 
 	if (gn_blas_plan_workspace_bytes(p) && (!workspace || (uintptr_t)workspace % GN_CUDA_ALIGN_BYTES))

@@ -244,14 +244,14 @@ static void run(const void *args)
 	const struct call *p = args;
 	const struct gn_dnn_data *d = &p->data;
 	const struct gn_dnn_conv *c = &p->conv;
-	struct gn_ref_window w = {c->n, c->c, c->h, c->w, c->out_c, c->out_h, c->out_w, c->kernel, c->stride, c->pad, 0};
-	int window = c->kernel * c->kernel, in = c->h * c->w, out = c->out_h * c->out_w;
+	struct gn_ref_window w = {c->n, c->c, c->h, c->w, c->out_c, c->out_h, c->out_w, c->kernel, c->stride, c->pad, c->groups};
+	int inputs = c->groups ? c->c / c->groups : c->c, window = c->kernel * c->kernel, in = c->h * c->w, out = c->out_h * c->out_w;
 	double *x, *y, *weight, *added = widen(c->type, d->added, c->n, c->out_c, out);
 	double *z = p->pass == GN_DNN_BACKWARD_DATA_NORM ? widen(c->type, d->z, c->n, c->c, in) : NULL;
 
 	x = widen(c->type, d->x, c->n, c->c, in);
 	y = widen(c->type, d->y, c->n, c->out_c, out);
-	weight = widen(c->type, d->weight, c->out_c, c->c, window);
+	weight = widen(c->type, d->weight, c->out_c, inputs, window);
 	if (!x || !y || !weight || (!z && p->pass == GN_DNN_BACKWARD_DATA_NORM) || (d->added && !added)) {
 		fprintf(stderr, "no memory for an emulated %s\n", gn_dnn_pass_name(p->pass));
 		abort();
@@ -265,7 +265,7 @@ static void run(const void *args)
 		narrow(c->type, x, c->n, c->c, in, d->x);
 	} else if (p->pass == GN_DNN_BACKWARD_WEIGHT || p->pass == GN_DNN_NORM_BACKWARD_WEIGHT) {
 		gn_ref_conv_backward_weight(&w, x, y, weight, NULL);
-		narrow(c->type, weight, c->out_c, c->c, window, d->weight);
+		narrow(c->type, weight, c->out_c, inputs, window, d->weight);
 	} else {
 		gn_ref_conv_forward(&w, x, weight, NULL, y);
 		if (p->pass == GN_DNN_FORWARD_STATISTICS || p->pass == GN_DNN_NORM_FORWARD_STATISTICS)

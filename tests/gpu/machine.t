@@ -55,6 +55,8 @@ once() { # of two objects with one function, one of which is for builds without 
 	[[ ! $twice && $(find "$build/objects" -name '*.o' | wc -l) -gt 100 ]] || { echo "$twice"; return 1; }
 }
 check "every function is defined once" once
+no_onednn() { ! find "$build/objects" -name '*.o' -exec nm -A --undefined-only {} + | grep ' U dnnl_'; }
+check "nothing needs oneDNN" no_onednn
 check "all parts, with what was kept" run --cuda "$toolkit"
 check "which builds nothing" said '^ok 1 - kernels build .*: 0 objects compiled, [1-9][0-9]* kept$'
 check "of Gannet neither" said '^ok 2 - all of Gannet builds: 0 objects compiled, [1-9][0-9]* kept$'
@@ -127,8 +129,8 @@ PROGRAM
 chmod +x "$scratch/bin/nvidia-smi" "$build/gannet"
 touch "$scratch/has-torch"
 bench() {
-	run --cuda "$scratch/cuda" --only bench --cases bf16:8,tf32:4
-	said '^# bf16 +8 +150.0 +100.0 +100.0 +1.50$' && said '^# +2 TFLOP/s, .* 3 GB/s' && said '^ok .*timed \(2 of 2\)' && said '^# ResNet-50 from JPEG .*: 120.5 images/s .*: 3 would do' &&
+	run --cuda "$scratch/cuda" --only bench --cases bf16:8,tf32:4:vit_b_16
+	said '^# resnet50 +bf16 +8 +150.0 +100.0 +100.0 +1.50$' && said '^# vit_b_16 +tf32 +4 +150.0' && said '^# +2 TFLOP/s, .* 3 GB/s' && said '^ok .*timed \(2 of 2\)' && said '^# ResNet-50 from JPEG .*: 120.5 images/s .*: 3 would do' &&
 		said '^ok .*rates of sums of GPU memory, 1 ranks by nccl'
 }
 check "the steps, in turns with PyTorch's, and what else is timed" bench

@@ -36,19 +36,23 @@ struct ops_sizes ops_sizes_of(struct fixture *b, const struct ops_case *c)
 	if (!fixture_ok(b, gn_op_create(GN_BACKEND_REF, &d, &op, &b->err), "the oracle's operator"))
 		return s;
 	s.in[0] = gn_op_info(op)->in[0];
-	s.in[1] = d.kind == GN_OP_CONV ? gn_op_info(op)->out : s.in[0];
+	s.in[1] = d.kind == GN_OP_CONV ? gn_op_info(op)->out : d.kind == GN_OP_SCALE ? gn_op_info(op)->in[1] : s.in[0];
 	s.out = gn_op_info(op)->out;
 	gn_op_destroy(op);
 	for (int i = 0; i < 2; i++)
-		s.x[i] = i == 0 || d.add || d.kind == GN_OP_ADD ? gn_layout_elements(&s.in[i]) : 0;
+		s.x[i] = i == 0 || d.add || d.kind == GN_OP_ADD || d.kind == GN_OP_SCALE ? gn_layout_elements(&s.in[i]) : 0;
 	s.y = gn_layout_elements(&s.out);
 	s.channels = (size_t)s.in[0].c;
 	if (d.kind == GN_OP_CONV)
-		s.weight = (size_t)d.channels_out * s.channels * (size_t)d.kernel * (size_t)d.kernel;
+		s.weight = (size_t)d.channels_out * s.channels / (size_t)(d.groups > 1 ? d.groups : 1) * (size_t)d.kernel * (size_t)d.kernel;
 	if (d.kind == GN_OP_LINEAR)
 		s.weight = (size_t)d.channels_out * s.x[0] / (size_t)s.in[0].n;
-	if (d.kind == GN_OP_BATCH_NORM)
+	if (d.kind == GN_OP_BATCH_NORM || d.kind == GN_OP_LAYER_NORM)
 		s.weight = s.bias = s.channels;
+	if (d.kind == GN_OP_CHANNEL_SCALE || d.kind == GN_OP_TOKENS)
+		s.weight = s.channels;
+	if (d.kind == GN_OP_TOKENS)
+		s.bias = gn_layout_elements(&s.out) / (size_t)s.out.n;
 	if (d.bias)
 		s.bias = (size_t)d.channels_out;
 	if (d.statistics)
@@ -70,8 +74,8 @@ float *ops_draw(struct fixture *b, enum gn_cuda_type type, size_t count, double 
 
 void ops_fill(struct fixture *b, enum gn_cuda_type type, const struct ops_case *c, const struct ops_sizes *s, struct ops_numbers *n)
 {
-	int norm = c->desc.kind == GN_OP_BATCH_NORM;
-	double scale = norm || !s->weight ? 1 : 1 / sqrt((double)s->weight / (double)c->desc.channels_out);
+	int norm = c->desc.kind == GN_OP_BATCH_NORM || c->desc.kind == GN_OP_LAYER_NORM;
+	double scale = norm || !c->desc.channels_out ? 1 : 1 / sqrt((double)s->weight / (double)c->desc.channels_out);
 
 	n->x[0] = ops_draw(b, type, s->x[0], 0.25, 1);
 	n->x[1] = ops_draw(b, type, s->x[1], 0, 1);

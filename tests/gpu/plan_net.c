@@ -118,7 +118,7 @@ enum gn_status net_make(struct net *n, const char *model, int batch, int side, s
 
 	memset(n, 0, sizeof *n);
 	n->batch = batch;
-	status = gn_model_create(model, 10, 0, side, &n->model, &n->err);
+	status = net_model(model, 10, side, &n->model, &n->err);
 	if (status)
 		return status;
 	status = create_arrays(n, &o);

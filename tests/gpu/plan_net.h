@@ -43,6 +43,8 @@ __attribute__((format(printf, 2, 3))) void net_point(int ok, const char *format,
 struct gn_plan_options net_on_gpu(const struct net_precision *p);
 /* count zeros; ends the program when there is no memory. */
 float *net_floats(size_t count);
+/* plan_models.c: a family, or small_vit or small_mobile. */
+enum gn_status net_model(const char *name, int classes, int side, struct gn_model **out, struct gn_err *err);
 /* n is to be destroyed in any case. */
 enum gn_status net_make(struct net *n, const char *model, int batch, int side, struct gn_plan_options o);
 void net_destroy(struct net *n);

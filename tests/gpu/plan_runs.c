@@ -371,6 +371,8 @@ void check_runs(const struct net_precision *p)
 	check_run("lenet", 4, 1, 28, p);
 	check_run("resnet20", 3, 1, 12, p);
 	check_run("resnet20", 3, 3, 12, p);
+	check_run("small_vit", 3, 1, 12, p);
+	check_run("small_mobile", 3, 1, 14, p);
 	check_crops("resnet20", 3, 12, p);
 	if (p == net_precisions)
 		check_count();

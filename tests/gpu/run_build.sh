@@ -76,7 +76,7 @@ kernels_sources() {
 # All others of the program and of the tests' that come with it; oneDNN is not there.
 program_sources() {
 	{ find src transport data kernels -name '*.c' -o -name '*.S' && printf '%s\n' tests/gpu/{plan_*,test_plan,comm_probe}.c; } |
-		grep -v -e src/lib/ -e kernels/host/onednn -e kernels/host/op.c -e kernels/host/loss.c | grep -vxF -f <(kernels_sources)
+		grep -v -e src/lib/ -e kernels/host/onednn -e kernels/host/attention -e kernels/host/op.c -e kernels/host/loss.c | grep -vxF -f <(kernels_sources)
 }
 
 prepare() {

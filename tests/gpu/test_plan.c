@@ -77,6 +77,8 @@ static void check_plan(const char *model, int batch, int side, const struct net_
 
 	gpu.training = 1;
 	gpu.label_smoothing = 0.1;
+	gpu.drop_path = ref.drop_path = 0.4;
+	gpu.seed = ref.seed = 5;
 	status = net_make(&a, model, batch, side, gpu);
 	if (!status)
 		status = net_pass(&a, &loss_a, &x);
@@ -139,7 +141,11 @@ int main(int argc, char **argv)
 	for (size_t i = 0; i < NET_PRECISIONS; i++) {
 		check_plan("lenet", 5, 28, &net_precisions[i]);
 		check_plan("resnet20", 3, 15, &net_precisions[i]);
+		check_plan("small_vit", 3, 16, &net_precisions[i]);
+		check_plan("small_mobile", 5, 14, &net_precisions[i]);
 		check_inference("resnet20", 2, 19, &net_precisions[i]);
+		check_inference("small_vit", 2, 12, &net_precisions[i]);
+		check_inference("small_mobile", 2, 14, &net_precisions[i]);
 		check_runs(&net_precisions[i]);
 	}
 	check_skip();
