@@ -107,6 +107,19 @@ same_bits() { # as a run of three that goes on there
 check 'bits are those of a start from that checkpoint' same_bits
 expect 2 'goes back to the last checkpoint' 'which is needed' "$gannet" "${train[@]}" --elastic 2 --shard optimizer
 
+# ranks that take different numbers of batches: the loss of 4 of them with 1 each, but for the order of sums
+seq 1 4 >"$scratch/weights"
+losses() { # RANKS OPTION...
+	timeout 60 "$gannet" launch -n "$1" -- "$gannet" "${train[@]}" --steps 20 --global-batch 64 --log "$scratch/of$1.jsonl" "${@:2}" &&
+		field "of$1" step loss >"$scratch/of$1"
+}
+alike() {
+	rm -f "$scratch"/of*
+	losses 3 "$@" && losses 4 "$@" && paste "$scratch/of3" "$scratch/of4" |
+		perl -ane '$bad ||= abs($F[0] - $F[1]) > 1e-4 * $F[1]; END { exit($bad || $. < 4) }'
+}
+check 'three ranks take four batches' alike
+check 'with weights of classes and sharded gradients' alike --class-weights "$scratch/weights" --shard gradients
 check 'a slow rank' timeout 60 "$gannet" launch -n 2 -- "$gannet" "${train[@]}" --steps 20 --slow-factor 1 --slow-steps 10 --log "$scratch/slow.jsonl"
 check 'is named' grep -qE '"event": "slow".*"step": 10, "rank": [01], "host": "[^"]+", "factor": [0-9.]+, "steps": 10' "$scratch/slow.jsonl"
 check 'no rank is' timeout 60 "$gannet" launch -n 2 -- "$gannet" "${train[@]}" --steps 20 --slow-factor 1e6 --slow-steps 10 --log "$scratch/fast.jsonl"

@@ -57,28 +57,42 @@ static enum gn_status read_kept(const char *next, void *kept, size_t room, size_
 	return GN_OK;
 }
 
+/* After the file is read: a successor replaces the owner's file before it removes the other, so whoever could write that anew does not find
+ * the owner's. */
+static enum gn_status check_owner(const char *path, const char *nonce, const char *next, struct gn_err *err)
+{
+	struct gn_owner_file now;
+	char other[256];
+	enum gn_status status = gn_owner_file_look(path, &now, err);
+
+	if ((!status && !strcmp(now.who.nonce, nonce)) || (status && status != GN_ERR_NOT_FOUND))
+		return status;
+	unlink(next);
+	return gn_err_set(err, GN_ERR_EXISTS, "%s does not belong to this run any more%s%s", path, status ? "" : ": it is of ",
+			  status ? "" : gn_owner_describe(&now.who, other));
+}
+
 enum gn_status gn_owner_settle(const char *directory, const char *nonce, const void *mine, size_t len, void *kept, size_t room,
 			       size_t *kept_len, struct gn_err *err)
 {
-	char path[PATH_MAX], next[PATH_MAX], other[256];
-	struct gn_owner_file now;
-	enum gn_status status = gn_path_join(path, sizeof path, directory, "owner", err);
+	char path[PATH_MAX], next[PATH_MAX];
+	void *found = malloc(room);
+	size_t found_len = 0;
+	enum gn_status status = found ? gn_path_join(path, sizeof path, directory, "owner", err)
+				      : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to read %s", directory);
 
 	if (!status && !gn_owner_next_path(next, path, nonce))
 		status = gn_err_set(err, GN_ERR_USAGE, "%s: no owner to succeed, or its path is too long", directory);
 	if (!status)
 		status = keep(next, mine, len, err);
 	if (!status)
-		status = read_kept(next, kept, room, kept_len, err);
-	if (status)
-		return status;
-	/* After: a successor replaces the owner's file before it removes the other, so whoever could write that anew does not find the owner's. */
-	status = gn_owner_file_look(path, &now, err);
-	if (!status && !strcmp(now.who.nonce, nonce))
-		return GN_OK;
-	if (status && status != GN_ERR_NOT_FOUND)
-		return status;
-	unlink(next);
-	return gn_err_set(err, GN_ERR_EXISTS, "%s does not belong to this run any more%s%s", directory, status ? "" : ": it is of ",
-			  status ? "" : gn_owner_describe(&now.who, other));
+		status = read_kept(next, found, room, &found_len, err);
+	if (!status)
+		status = check_owner(path, nonce, next, err);
+	if (!status) {
+		memcpy(kept, found, found_len);
+		*kept_len = found_len;
+	}
+	free(found);
+	return status;
 }

@@ -34,7 +34,7 @@ struct gn_comm;
 struct gn_session;
 struct gn_train_options;
 
-/* Local; a session's state as it was after its last finished step. Leaves the checkpoint folder to the session that goes on. */
+/* Local; a session's state as it was after its last finished step. */
 enum gn_status gn_carried_take(struct gn_carried *c, struct gn_session *s, struct gn_err *err);
 /* Collective. The state of the rank that has come furthest, on all; *done: 0: none has one. For gn_session_restore. */
 enum gn_status gn_carried_give(const struct gn_carried *c, struct gn_session *s, int *done, struct gn_err *err);

@@ -29,8 +29,6 @@ enum gn_status gn_carried_take(struct gn_carried *c, struct gn_session *s, struc
 	c->lost_ns = s->metrics.last_ns;
 	c->unlogged_steps = s->metrics.unlogged_steps;
 	c->unlogged_s = s->metrics.unlogged_s;
-	memcpy(c->owner, s->checkpoint.nonce, sizeof c->owner);
-	s->checkpoint.leaves_owner = 1;
 	c->goes_back = s->replica.shard != NULL;
 	if (c->goes_back)
 		return GN_OK;
@@ -168,7 +166,7 @@ void gn_carried_log_failure(const struct gn_carried *c, const struct gn_train_op
 	uint64_t running = o->log ? gn_metrics_log_running_world(o->log) : 0;
 	struct gn_err ignored;
 
-	if (c->ranks && o->checkpoint)
+	if (o->checkpoint)
 		gn_owner_remove(o->checkpoint, c->owner);
 	/* another process may have said it, or even have gone on and ended before this one knew of the loss */
 	if (!c->ranks || !running || running > c->world || gn_metrics_log_open(o->log, 1, log, &lines, &ignored))

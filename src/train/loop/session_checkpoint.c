@@ -107,6 +107,9 @@ enum gn_status gn_session_claim(struct gn_session *s, const volatile sig_atomic_
 	status = gn_agree_status(s->comm, status, err);
 	if (!status)
 		status = gn_comm_broadcast(s->comm, s->checkpoint.nonce, sizeof s->checkpoint.nonce, 0, err);
+	/* a loss may come before the first step, or now */
+	if (s->options->carried && s->checkpoint.nonce[0])
+		memcpy(s->options->carried->owner, s->checkpoint.nonce, sizeof s->checkpoint.nonce);
 	return status ? status : make_writer(s, err);
 }
 

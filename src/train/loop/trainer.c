@@ -523,6 +523,7 @@ enum gn_status gn_train_run(const struct gn_train_options *options, const char *
 				    "kept");
 	if (status == GN_ERR_PEER_LOST && options->carried && !s->failed_alone) {
 		status = is_in_log ? keep_state(s, err) : status;
+		s->checkpoint.leaves_owner = 1;
 		gn_session_destroy(s);
 		*told = 0;
 		return status;
