@@ -51,10 +51,15 @@ refused() { # PATTERN COMMAND...: it fails, and says so
 
 # Grace: how long after a start the server waits for clients that had files open.
 check 'a server of NFS 4.2' server 'set -e; mount -t tmpfs none /var/lib/nfs; mkdir -p /var/lib/nfs/v4recovery /var/lib/nfs/rpc_pipefs /run/export; : >/var/lib/nfs/etab; : >/var/lib/nfs/rmtab
-	mount -t tmpfs -o size=200m none /run/export; mount -t nfsd nfsd /proc/fs/nfsd; echo 5 >/proc/fs/nfsd/nfsv4leasetime; echo 5 >/proc/fs/nfsd/nfsv4gracetime
+	mount -t tmpfs -o size=200m none /run/export; mount -t nfsd nfsd /proc/fs/nfsd; echo 10 >/proc/fs/nfsd/nfsv4leasetime; echo 10 >/proc/fs/nfsd/nfsv4gracetime
 	exportfs -o rw,no_root_squash,no_subtree_check,insecure,fsid=0 10.77.0.0/24:/run/export; rpc.mountd -N 3; rpc.nfsd -N 3 4
 	mkdir /run/export/src; for i in 1 2 3 4 5 6; do head -c 8000000 /dev/urandom >/run/export/src/f$i; done; mkdir /run/export/src/d; echo small >/run/export/src/d/g'
-check 'is mounted' client 'set -e; mkdir -p /run/nfs; mount -t nfs4 -o vers=4.2,hard,timeo=20,retrans=2 10.77.0.1:/ /run/nfs; ls /run/nfs/src/f6'
+mounted() { client 'set -e; mkdir -p /run/nfs; mount -t nfs4 -o vers=4.2,hard,timeo=20,retrans=2 10.77.0.1:/ /run/nfs; ls /run/nfs/src/f6'; }
+check 'is mounted' mounted
+if ! client 'mountpoint -q /run/nfs'; then
+	finish
+	exit 1
+fi
 
 # stage NAME: to /dev/shm/NAME; stands still with a part of it, says so in $lab/half, and goes on when $lab/go is there
 stage='stage() {
