@@ -92,22 +92,29 @@ check 'rightly' client 'diff -r /run/nfs/src /dev/shm/stale; code=$?; rm -rf /de
 
 check 'digits are packed' "$gannet" pack --out "$lab/train" "$GN_SOURCE/data/digits/digits-train.tar.xz"
 train='train() { "$gannet" train --data $lab/train --model lenet --batch 16 --lr 0.01 --threads 1 --loader-threads 1 --checkpoint /run/nfs/run --log $lab/log.jsonl --log-every 1 "$@"; }'
+steps_done() { # COUNT
+	local end=$((SECONDS + 200))
+	until (($(grep -c '"event": "step"' "$lab/log.jsonl" 2>/dev/null) >= $1)); do
+		((SECONDS < end)) || return 1
+		sleep 0.1
+	done
+}
+# with_checkpoints STEPS AFTER SERVER-COMMAND: a run of STEPS, in which the server does that once the log has AFTER
 with_checkpoints() {
 	local job code
-	rm -f "$lab/log.jsonl"
-	client "$train; train --steps 60 --checkpoint-every 5" >"$dir/train.out" 2>&1 &
+	client "$train; train --steps $1 --checkpoint-every 3 --resume auto" >"$dir/train.out" 2>&1 &
 	job=$!
-	await_line 200 12 '"event": "step"' "$lab/log.jsonl" && server 'rpc.nfsd 0; sleep 6; rpc.nfsd -N 3 4'
+	steps_done "$2" && server "$3"
 	wait $job
 	code=$?
 	cat "$dir/train.out"
 	return $code
 }
-expect 0 'done: 60 steps' 'the server is away for some seconds while a run saves checkpoints' with_checkpoints
+expect 0 'done: 15 steps' 'the server is away for some seconds while a run saves checkpoints' with_checkpoints 15 4 'rm -r /run/export/src; rpc.nfsd 0; sleep 4; rpc.nfsd -N 3 4'
 whole='for step in /run/nfs/run/step-*; do case $step in *.tmp) echo $step; exit 1 ;; esac; "$gannet" info $step || exit; done'
 check 'all checkpoints are whole' client "$whole"
-check 'the server is full' refused 'No space left' client "$train; head -c 300000000 /dev/zero >/run/nfs/fill; train --steps 70 --checkpoint-every 5 --resume auto"
+check 'the server gets full' refused 'No space left' with_checkpoints 24 17 'head -c 300000000 /dev/zero >/run/export/fill; true'
 check 'the checkpoints that are there are whole' client "$whole"
-expect 0 'done: 70 steps' 'with space again the run goes on' client "$train; rm /run/nfs/fill; train --steps 70 --checkpoint-every 5 --resume auto"
+expect 0 'done: 24 steps' 'with space again the run goes on' client "$train; rm /run/nfs/fill; train --steps 24 --checkpoint-every 3 --resume auto"
 check 'and its checkpoints are whole' client "$whole"
 finish
