@@ -113,7 +113,7 @@ void gn_relay_lead_handle(struct gn_relay *r, int node, int kind, const struct g
 	} else if (kind == GN_RELAY_BUSY) {
 		if (l->reader[h->chunk] == node)
 			gn_relay_lead_release(r, h->chunk);
-		gn_relay_lead_look_again(r);
+		l->busy = 1;
 	} else if (kind == GN_RELAY_UNREAD) {
 		gn_err_set(&l->unread, (enum gn_status)h->status, "%s", (const char *)data);
 		if (!n->cannot_read && r->comm)
@@ -295,10 +295,13 @@ void gn_relay_lead_step(struct gn_relay *r)
 		begin_progress(r);
 	l->told = 1;
 	log_progress(r);
+	if (l->busy)
+		gn_relay_lead_look_again(r);
+	l->busy = 0;
 	hand_out(r);
 	for (int n = 0; n < r->nodes; n++)
 		missing += l->nodes[n].state == GN_RELAY_NODE_READY ? l->nodes[n].missing : 0;
-	if (missing && !l->in_hand && !r->over) {
+	if (missing && !l->in_hand && !l->busy && !r->over) {
 		gn_progress_bar_end(r->options->progress);
 		end(r, &l->unread);
 		return;

@@ -35,6 +35,7 @@ struct gn_relay_lead {
 	int *origin;			/* [chunks] who told */
 	struct gn_relay_early *early;
 	unsigned losses;
+	int busy; /* a chunk was refused for now: to be handed out in the next step, as rank 0's own node answers at once */
 	uint32_t in_hand, wrong; /* wrong: chunks that were sent and refused */
 	uint64_t written_bytes, to_write_bytes;
 	double next_line_s; /* when the log is told how far it is */

@@ -222,6 +222,9 @@ enum gn_status gn_tree_target_create(const struct gn_tree_target_options *option
 		status = check_replaceable(t, err);
 	if (!status && is_complete(t, options->check)) {
 		t->was_complete = 1;
+		/* what a run left that was killed after the rename */
+		if (gn_stage_is_private(t->part) && gn_tree_remove(t->part, NULL))
+			gn_log_warn(t->log, "%s cannot be removed completely", t->part);
 		status = gn_tree_save_marker(t, err); /* its time says when the copy was last used */
 	} else if (!status) {
 		status = open_part(t, err);

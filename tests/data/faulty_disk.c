@@ -1,8 +1,10 @@
 /* LD_PRELOAD: a disk that fails. GN_FAIL="CALL ERRNO AFTER": after AFTER successes below the folder GN_FAIL_BELOW, CALL fails with that
- * error, again and again; only on rank GN_FAIL_RANK. For tests/data/stage_disks.t. */
+ * error, again and again; only on rank GN_FAIL_RANK. "stall N 0": each pwrite() waits until the file `go` is there; with the Nth the file
+ * `stalled` is made. For tests/data/stage_disks.t. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,18 +19,36 @@ static int is_below(const char *path)
 	return folder && strstr(path, folder) != NULL;
 }
 
+static int is_chosen(const char *call, const char *path, int *code, int *after)
+{
+	const char *fail = getenv("GN_FAIL"), *rank = getenv("PMIX_RANK"), *which = getenv("GN_FAIL_RANK");
+	char name[32];
+
+	return fail && rank && which && !strcmp(rank, which) && sscanf(fail, "%31s %d %d", name, code, after) == 3 && !strcmp(name, call) && is_below(path);
+}
+
 static int fails_now(const char *call, const char *path)
 {
 	static int done;
-	const char *fail = getenv("GN_FAIL"), *rank = getenv("PMIX_RANK"), *which = getenv("GN_FAIL_RANK");
-	char name[32];
 	int code, after;
 
-	if (!fail || !rank || !which || strcmp(rank, which) || sscanf(fail, "%31s %d %d", name, &code, &after) != 3 || strcmp(name, call) ||
-	    !is_below(path) || __atomic_add_fetch(&done, 1, __ATOMIC_SEQ_CST) <= after)
+	if (!is_chosen(call, path, &code, &after) || __atomic_add_fetch(&done, 1, __ATOMIC_SEQ_CST) <= after)
 		return 0;
 	errno = code;
 	return 1;
+}
+
+static void stall(const char *path)
+{
+	static int waiting;
+	int count, unused, fd;
+
+	if (!is_chosen("stall", path, &count, &unused))
+		return;
+	if (__atomic_add_fetch(&waiting, 1, __ATOMIC_SEQ_CST) == count && (fd = creat("stalled", 0600)) >= 0)
+		close(fd);
+	while (access("go", F_OK))
+		usleep(1000);
 }
 
 static int fails(const char *call, int fd)
@@ -41,6 +61,8 @@ static int fails(const char *call, int fd)
 	if (len <= 0)
 		return 0;
 	path[len] = '\0';
+	if (!strncmp(call, "pwrite", 6))
+		stall(path);
 	return fails_now(call, path);
 }
 

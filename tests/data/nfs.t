@@ -51,10 +51,15 @@ refused() { # PATTERN COMMAND...: it fails, and says so
 
 # Grace: how long after a start the server waits for clients that had files open.
 check 'a server of NFS 4.2' server 'set -e; mount -t tmpfs none /var/lib/nfs; mkdir -p /var/lib/nfs/v4recovery /var/lib/nfs/rpc_pipefs /run/export; : >/var/lib/nfs/etab; : >/var/lib/nfs/rmtab
-	mount -t tmpfs -o size=200m none /run/export; mount -t nfsd nfsd /proc/fs/nfsd; echo 5 >/proc/fs/nfsd/nfsv4leasetime; echo 5 >/proc/fs/nfsd/nfsv4gracetime
+	mount -t tmpfs -o size=200m none /run/export; mount -t nfsd nfsd /proc/fs/nfsd; echo 10 >/proc/fs/nfsd/nfsv4leasetime; echo 10 >/proc/fs/nfsd/nfsv4gracetime
 	exportfs -o rw,no_root_squash,no_subtree_check,insecure,fsid=0 10.77.0.0/24:/run/export; rpc.mountd -N 3; rpc.nfsd -N 3 4
 	mkdir /run/export/src; for i in 1 2 3 4 5 6; do head -c 8000000 /dev/urandom >/run/export/src/f$i; done; mkdir /run/export/src/d; echo small >/run/export/src/d/g'
-check 'is mounted' client 'set -e; mkdir -p /run/nfs; mount -t nfs4 -o vers=4.2,hard,timeo=20,retrans=2 10.77.0.1:/ /run/nfs; ls /run/nfs/src/f6'
+mounted() { client 'set -e; mkdir -p /run/nfs; mount -t nfs4 -o vers=4.2,hard,timeo=20,retrans=2 10.77.0.1:/ /run/nfs; ls /run/nfs/src/f6'; }
+check 'is mounted' mounted
+if ! client 'mountpoint -q /run/nfs'; then
+	finish
+	exit 1
+fi
 
 # stage NAME: to /dev/shm/NAME; stands still with a part of it, says so in $lab/half, and goes on when $lab/go is there
 stage='stage() {
@@ -87,22 +92,29 @@ check 'rightly' client 'diff -r /run/nfs/src /dev/shm/stale; code=$?; rm -rf /de
 
 check 'digits are packed' "$gannet" pack --out "$lab/train" "$GN_SOURCE/data/digits/digits-train.tar.xz"
 train='train() { "$gannet" train --data $lab/train --model lenet --batch 16 --lr 0.01 --threads 1 --loader-threads 1 --checkpoint /run/nfs/run --log $lab/log.jsonl --log-every 1 "$@"; }'
+steps_done() { # COUNT
+	local end=$((SECONDS + 200))
+	until (($(grep -c '"event": "step"' "$lab/log.jsonl" 2>/dev/null) >= $1)); do
+		((SECONDS < end)) || return 1
+		sleep 0.1
+	done
+}
+# with_checkpoints STEPS AFTER SERVER-COMMAND: a run of STEPS, in which the server does that once the log has AFTER
 with_checkpoints() {
 	local job code
-	rm -f "$lab/log.jsonl"
-	client "$train; train --steps 60 --checkpoint-every 5" >"$dir/train.out" 2>&1 &
+	client "$train; train --steps $1 --checkpoint-every 3 --resume auto" >"$dir/train.out" 2>&1 &
 	job=$!
-	await_line 200 12 '"event": "step"' "$lab/log.jsonl" && server 'rpc.nfsd 0; sleep 6; rpc.nfsd -N 3 4'
+	steps_done "$2" && server "$3"
 	wait $job
 	code=$?
 	cat "$dir/train.out"
 	return $code
 }
-expect 0 'done: 60 steps' 'the server is away for some seconds while a run saves checkpoints' with_checkpoints
+expect 0 'done: 15 steps' 'the server is away for some seconds while a run saves checkpoints' with_checkpoints 15 4 'rm -r /run/export/src; rpc.nfsd 0; sleep 4; rpc.nfsd -N 3 4'
 whole='for step in /run/nfs/run/step-*; do case $step in *.tmp) echo $step; exit 1 ;; esac; "$gannet" info $step || exit; done'
 check 'all checkpoints are whole' client "$whole"
-check 'the server is full' refused 'No space left' client "$train; head -c 300000000 /dev/zero >/run/nfs/fill; train --steps 70 --checkpoint-every 5 --resume auto"
+check 'the server gets full' refused 'No space left' with_checkpoints 24 17 'head -c 300000000 /dev/zero >/run/export/fill; true'
 check 'the checkpoints that are there are whole' client "$whole"
-expect 0 'done: 70 steps' 'with space again the run goes on' client "$train; rm /run/nfs/fill; train --steps 70 --checkpoint-every 5 --resume auto"
+expect 0 'done: 24 steps' 'with space again the run goes on' client "$train; rm /run/nfs/fill; train --steps 24 --checkpoint-every 3 --resume auto"
 check 'and its checkpoints are whole' client "$whole"
 finish

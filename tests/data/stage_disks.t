@@ -17,11 +17,12 @@ if ! ${CC:-cc} -shared -fPIC -o "$shim" "$GN_SOURCE/tests/data/faulty_disk.c" -l
 	finish
 	exit
 fi
-# nodes RANK FOLDER FAILURE FROM TO: on three nodes of one rank each; FOLDER of RANK fails
+# nodes RANK FOLDER FAILURE FROM TO [RANKS [OPTION...]]: on three nodes of one rank each; FOLDER of RANK fails
 nodes() {
 	# shellcheck disable=SC2016 # for the rank's shell
-	GN_FAIL_RANK=$1 GN_FAIL_BELOW=$2 GN_FAIL=$3 timeout -k 5 60 "$gannet" launch -n 3 --keep-going -- unshare --uts sh -c \
-		'hostname node$PMIX_RANK && exec env LD_PRELOAD="$1" "$2" stage --json --from "$3" --to "$4/n$PMIX_RANK"' sh "$shim" "$gannet" "$4" "$5" 2>&1
+	GN_FAIL_RANK=$1 GN_FAIL_BELOW=$2 GN_FAIL=$3 timeout -k 5 60 "$gannet" launch -n "${6:-3}" --keep-going -- unshare --uts sh -c \
+		'hostname node$PMIX_RANK && echo $$ >pid.$PMIX_RANK && shim=$1 to=$2 && shift 2 && exec env LD_PRELOAD="$shim" "$@" --to "$to/n$PMIX_RANK"' \
+		sh "$shim" "$5" "$gannet" stage --json --from "$4" "${@:7}" 2>&1
 }
 text_of() { perl -e '$! = shift; print "$!"' "$1"; }
 eio=5 enospc=28 estale=116
@@ -52,6 +53,21 @@ for code in $eio $estale; do
 	check 'and gets all from the others' alike once/n0 once/n1 once/n2
 	rm -f out.pread*
 done
+
+# A node dies while rank 0 has a chunk of it in hand, which no node but rank 0 can read then. Five writes wait: one at least is of a chunk
+# that was sent, as rank 0 reads four itself.
+lost_meanwhile() {
+	local job code
+	rm -f go stalled
+	nodes 0 "$work/lost/n0" 'stall 5 0' src lost 2 --threads 16 >out &
+	job=$!
+	until_true test -e stalled && kill -KILL "$(cat pid.1)" && until_true grep -q 'node1: not staged: its leader was lost' out && touch go
+	wait $job
+	code=$?
+	cat out
+	((code != 124 && code != 137)) && grep -q '"nodes": 2, "failed_nodes": 1' out && alike lost/n0
+}
+check 'a node is lost while its chunk is written elsewhere: the other completes' lost_meanwhile
 
 # a disk that gets full: the space is there at first, the inodes are not
 if unshare --mount true 2>/dev/null; then

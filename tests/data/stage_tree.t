@@ -18,6 +18,9 @@ echo more >>far/to/d1/f1 && rm far/to/d2/f2 && touch far/to/extra
 expect 0 '"source_bytes": [1-9]' 'a copy that was changed is replaced' stage src far/to
 check 'rightly' alike far/to
 check 'and tidily' tidy far to
+mkdir -m 700 far/to.gannet-part && cp -r src/d1 far/to.gannet-part/old
+expect 0 '"source_bytes": 0,' 'what a run left that was killed after the rename' stage src far/to
+check 'is removed' tidy far to
 expect 0 '"source_bytes": 0,' 'slashes at the end change nothing' stage src/ far/to//
 expect 0 '"entries": 1,' 'one file' stage src/big one/file
 check 'is right' cmp src/big one/file
