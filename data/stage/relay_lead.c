@@ -276,7 +276,7 @@ static void log_progress(struct gn_relay *r)
 
 	if (r->options->progress->terminal || gn_clock_s() < l->next_line_s || rate <= 0)
 		return;
-	l->next_line_s += LINE_S;
+	l->next_line_s = gn_clock_s() + LINE_S;
 	gn_log_info(r->options->log, "staging: %.1f of %.1f MB written on %d of %d nodes, %.1f MB/s, %.0f s left", (double)l->written_bytes * 1e-6,
 		    (double)l->to_write_bytes * 1e-6, count(r, GN_RELAY_NODE_READY), r->nodes, rate * 1e-6,
 		    l->to_write_bytes > l->written_bytes ? (double)(l->to_write_bytes - l->written_bytes) / rate : 0.0);
