@@ -33,7 +33,7 @@ same_bits() { # NAME
 		timeout -k 5 60 "$gannet" launch -n "$ranks" -- "$gannet" "${train[@]}" --global-batch "$(field "$1" start global_batch)" --steps "$until" --checkpoint "$scratch/$1.planned" --resume auto \
 			--log "$scratch/$1.planned.jsonl" || return 1
 	done <"$scratch/$1.worlds"
-	[[ $(field "$1" end params_sha256) == "$(field "$1.planned" end params_sha256 | tail -n 1)" ]]
+	[[ $(cat <(field "$1" end params_sha256) <(field "$1" stop params_sha256)) == "$(field "$1.planned" end params_sha256 | tail -n 1)" ]]
 }
 
 spare() { # RANK CODES: a spare takes its place
@@ -51,7 +51,7 @@ begin idle 3 5 --steps 20 --elastic 2 --spares 1
 wait "$launcher"
 check 'a spare that nobody needs ends with the run' test "$(codes idle 3)" = '0 0 0 '
 
-begin grow 2 20 --steps 500 --elastic 2:3 --global-batch 64 --checkpoint "$scratch/grow"
+begin grow 2 20 --steps 100000 --elastic 2:3 --global-batch 64 --checkpoint "$scratch/grow"
 check 'the file by which others find the run is for its user alone' test "$(stat -c %a "$scratch/grow/members")" = 600
 expect 2 "options or data differ from the run's" 'other options are refused' join grow --lr 0.03
 cp -r "$scratch/grow/options" "$scratch/options"
@@ -65,19 +65,25 @@ newcomer=$!
 check 'a process joins' await_line 40 1 '"event": "resume"' "$scratch/grow.jsonl"
 expect 5 'stopped on request while it waited' 'one more waits, for three are the most' \
 	timeout --preserve-status -s TERM 2 "$gannet" train --options "$scratch/options" --join "$scratch/grow"
+check 'they train on' await_line 40 $((5 + $(grep -c '"event": "step"' "$scratch/grow.jsonl"))) '"event": "step"' "$scratch/grow.jsonl"
+send TERM grow 0
 wait "$launcher"
 wait $newcomer
-check 'it ends well' test $? = 0
+check 'it is stopped with the run' test $? = 5
 check 'three ranks go on' test "$(field grow resume ranks world)" = '3 2'
-check 'all end well' test "$(codes grow 2)" = '0 0 '
+check 'like the others' test "$(codes grow 2)" = '5 5 '
 check 'with the bits of two and then three ranks' same_bits grow
 expect 3 'no run that others may join' 'the file is gone with the run' "$gannet" train --options "$scratch/options" --join "$scratch/grow"
 
-begin alone 1 20 --steps 300 --elastic 1:2 --elastic-batch scale --checkpoint "$scratch/alone"
-join alone 2>"$scratch/join.err"
-check 'a run of one rank grows' test "$? $(field alone resume ranks)" = '0 2'
+begin alone 1 20 --steps 100000 --elastic 1:2 --elastic-batch scale --checkpoint "$scratch/alone"
+join alone 2>"$scratch/join.err" &
+newcomer=$!
+check 'a run of one rank grows' await_line 40 1 '"event": "resume"' "$scratch/alone.jsonl"
+check 'to two' test "$(field alone resume ranks)" = 2
+send TERM alone 0
 wait "$launcher"
-check 'to its end' test "$(field alone end step)" = 300
+wait $newcomer
+check 'and both are stopped' test "$? $(codes alone 1)" = '5 5 '
 
 expect 2 'MIN or MIN:MAX' 'MAX below MIN is refused' "$gannet" "${train[@]}" --elastic 3:2
 expect 2 'give --checkpoint' 'MAX needs a folder' "$gannet" "${train[@]}" --elastic 1:2
