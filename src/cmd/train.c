@@ -1,6 +1,8 @@
 #include "src/cmd/cmd.h"
 
+#include "data/shard/dataset.h"
 #include "src/base/data_key.h"
+#include "src/base/sha256.h"
 #include "src/base/version.h"
 #include "src/cmd/key_option.h"
 #include "src/cmd/sample_options.h"
@@ -10,6 +12,7 @@
 #include "src/jobs/sweep_halving.h"
 #include "src/train/loop/carried.h"
 #include "src/train/loop/combine.h"
+#include "src/train/loop/elastic.h"
 #include "src/train/loop/input.h"
 #include "src/train/loop/served.h"
 #include "src/train/loop/trainer.h"
@@ -274,14 +277,20 @@ static const struct gn_option options[] = {
 	{.name = "cut", .kind = GN_OPTION_TEXT, .offset = FIELD(cut), .value_name = "NAME,...",
 	 .help = "layers or blocks with which the stages but the first begin, such as layer2,layer3 (default: rank 0 measures the layers, and "
 		 "the slowest stage becomes as fast as possible)"},
-	{.name = "elastic", .kind = GN_OPTION_INT, .offset = FIELD(elastic), .value_name = "MIN", .initial = "0", .min = 0, .max = 1024,
+	{.name = "elastic", .kind = GN_OPTION_TEXT, .offset = FIELD(elastic), .value_name = "MIN[:MAX]",
 	 .help = "go on after losses of ranks while MIN are left, and more than half of those before: they form a new world and go on from "
 		 "memory; buckets are not autotuned. For srun --no-kill "
-		 "--kill-on-bad-exit=0 and gannet launch --keep-going. 0: end with the first loss"},
+		 "--kill-on-bad-exit=0 and gannet launch --keep-going. MAX: others may join (--join) until they are so many. 0: end with the first "
+		 "loss (default: 0)"},
 	{.name = "elastic-batch", .kind = GN_OPTION_CHOICE, .offset = FIELD(elastic_batch), .value_name = "HOW", .initial = "keep",
 	 .choices = "keep|scale",
 	 .help = "with --elastic, the global batch after a loss: keep: the same, of which the ranks that are left take more batches (--global-batch); "
 		 "scale: --batch * ranks * --accumulate, and the learning rate in proportion"},
+	{.name = "spares", .kind = GN_OPTION_INT, .offset = FIELD(spares), .value_name = "N", .initial = "0", .min = 0, .max = 1023,
+	 .help = "with --elastic: the last N ranks wait, and take the place of ranks that are lost"},
+	{.name = "join", .kind = GN_OPTION_TEXT, .offset = FIELD(join), .value_name = "DIR",
+	 .help = "join the run of --elastic MIN:MAX whose --checkpoint folder DIR is, after its next step: with --options DIR/options. Each process "
+		 "is one rank more; one that finds MAX ranks waits"},
 	GN_CMD_WORLD_OPTIONS(struct gn_train_options, world),
 };
 
@@ -320,11 +329,11 @@ _Static_assert(sizeof options / sizeof *options <= GN_TRAIN_OPTIONS_MAX, "raise 
 static const char *const own_options[] = {"options", "data", "val", "stage", "key-file", "checkpoint", "checkpoint-local", "checkpoint-key", "log", "log-samples", "metrics",
 					  "threads", "loader-threads", "prefetch",
 					  "init", "tuning", "progress", "join-timeout", "heartbeat-timeout", "stall-timeout",
-					  "socket-ifname", NULL};
+					  "socket-ifname", "spares", "join", NULL};
 
 /* What a file of options does not repeat: where a run writes, and from where it goes on. */
 static const char *const unrepeated[] = {"options", "checkpoint", "checkpoint-local", "resume", "log", "log-samples", "metrics", "trace", "halving",
-					   "dry-run", NULL};
+					   "dry-run", "join", NULL};
 
 /* Logs the recipe: "goyal for a global batch of 256: epochs=90 ...; given: lr". */
 static void log_recipe(const char *name, const struct gn_recipe *recipe, const int *filled, int64_t batch,
@@ -503,6 +512,22 @@ static enum gn_status check_batch(const struct gn_train_options *o, struct gn_er
 	return GN_OK;
 }
 
+static enum gn_status check_elastic(const struct gn_train_options *o, struct gn_err *err)
+{
+	int least, most;
+	enum gn_status status = gn_elastic_parse(o->elastic, &least, &most, err);
+
+	if (status)
+		return status;
+	if (o->spares && !least)
+		return gn_err_set(err, GN_ERR_USAGE, "--spares take the place of lost ranks: give --elastic MIN");
+	if (o->join && !most)
+		return gn_err_set(err, GN_ERR_USAGE, "--join is for a run with --elastic MIN:MAX: give its options by --options %s/options", o->join);
+	if (most && !o->join && !o->checkpoint)
+		return gn_err_set(err, GN_ERR_USAGE, "--elastic MIN:MAX is for others that find the run by its folder: give --checkpoint DIR");
+	return GN_OK;
+}
+
 static enum gn_status check_needs(const struct gn_train_options *o, struct gn_err *err)
 {
 	int keeps = strcmp(o->keep_best, "none") != 0;
@@ -523,9 +548,11 @@ static enum gn_status check_needs(const struct gn_train_options *o, struct gn_er
 		return gn_err_set(err, GN_ERR_USAGE, "--keep-best keeps a checkpoint: give --checkpoint DIR");
 	if (o->checkpoint_key && !o->checkpoint && !strcmp(o->resume, "none"))
 		return gn_err_set(err, GN_ERR_USAGE, "--checkpoint-key encrypts checkpoints: give --checkpoint DIR");
-	if (o->elastic && gn_shard_mode_of(o->shard) != GN_SHARD_NONE && !o->checkpoint)
+	if (gn_elastic_least(o) && gn_shard_mode_of(o->shard) != GN_SHARD_NONE && !o->checkpoint)
 		return gn_err_set(err, GN_ERR_USAGE, "--elastic with --shard goes back to the last checkpoint after a loss, for a part of the optimizer "
 				  "state is lost with its rank: give --checkpoint DIR");
+	if (check_elastic(o, err))
+		return GN_ERR_USAGE;
 	if (o->checkpoint_local && !o->checkpoint)
 		return gn_err_set(err, GN_ERR_USAGE, "--checkpoint-local holds what goes on to the shared folder: give --checkpoint DIR");
 	if (!strcmp(o->keep_best, "ema-top1") && !(o->ema > 0))
@@ -605,46 +632,156 @@ static enum gn_status settle(void *context, const void *mine, size_t len, void *
 /* The longest time that the ranks which are left wait for one that has not noticed the loss. */
 enum { REGROUP_MS = GN_TRAIN_STALL_MS };
 
-/* Trains; with --elastic again and again in worlds of the ranks that are left. *world: the last one; NULL: there is none any more. */
-static enum gn_status train_in_worlds(const struct gn_train_options *given, const struct gn_world_options *how, struct gn_world **world,
+/* Of the data of a dataset, which all processes must have alike. */
+static enum gn_status describe_data(const char *directory, struct gn_strbuf *out, struct gn_err *err)
+{
+	struct gn_dataset *d;
+	enum gn_status status = directory ? gn_dataset_open(directory, &d, err) : GN_OK;
+
+	if (status || !directory)
+		return status;
+	gn_strbuf_printf(out, " %s", gn_dataset_digest(d));
+	gn_dataset_close(d);
+	return GN_OK;
+}
+
+/* By which members tell whether one that joins would compute the same as they do. */
+static enum gn_status digest_run(const struct gn_train_options *o, char hex[GN_SHA256_HEX], struct gn_err *err)
+{
+	struct gn_strbuf text;
+	enum gn_status status;
+
+	gn_strbuf_init(&text);
+	gn_options_describe(&command, o, own_options, &text);
+	status = describe_data(o->data, &text, err);
+	if (!status)
+		status = describe_data(o->val, &text, err);
+	if (!status && gn_strbuf_failed(&text))
+		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the options");
+	if (!status)
+		status = gn_sha256_buffer(gn_strbuf_text(&text), text.len, hex, err);
+	gn_strbuf_release(&text);
+	return status;
+}
+
+/* Trains in *world, and again and again in worlds of the ranks that are left and those that are taken in. *world: the last one; NULL: there
+ * is none any more. */
+static enum gn_status train_in_worlds(struct gn_train_options *o, const struct gn_world_options *how, struct gn_world **world,
 				      const volatile sig_atomic_t *stop, struct gn_log *log, int *told, struct gn_err *err)
+{
+	struct gn_carried *carried = o->carried;
+	struct heir heir = {o->checkpoint, carried};
+	const struct gn_regroup_witness witness = {settle, &heir};
+	struct gn_err loss = {.text = ""};
+	enum gn_status status = train_in_world(o, *world, stop, log, told, err);
+
+	while (status == GN_ERR_PEER_LOST && !gn_world_aborted(*world)) {
+		loss = *err;
+		*told = 0;
+		gn_regroup_set_witness(o->regroup, o->checkpoint && carried->owner[0] ? &witness : NULL);
+		status = gn_regroup_form(o->regroup, how, REGROUP_MS, world, err);
+		if (status) {
+			gn_err_prefix(err, "%s", loss.text);
+			if (gn_regroup_is_last(o->regroup))
+				gn_carried_log_failure(carried, o, log, err);
+			break;
+		}
+		carried->why = loss.text;
+		carried->world = gn_regroup_epoch(o->regroup);
+		status = train_in_world(o, *world, stop, log, told, err);
+	}
+	if (*world && status != GN_ERR_PEER_LOST)
+		gn_regroup_end(o->regroup, status);
+	return status;
+}
+
+/* With the global batch kept each rank needs a batch of it. */
+static enum gn_status check_growth(const struct gn_train_options *o, int ranks, int most, struct gn_err *err)
+{
+	const int64_t batches = o->global_batch ? o->global_batch / o->batch : o->accumulate * ranks;
+
+	if (batches >= most || !strcmp(o->elastic_batch, "scale"))
+		return GN_OK;
+	return gn_err_set(err, GN_ERR_USAGE, "--elastic %s: %d ranks need as many batches, and a step has %lld of them: give a --global-batch of more, or "
+			  "--elastic-batch scale", o->elastic, most, (long long)batches);
+}
+
+/* The same from the first world on, or from the one that takes this process in; *world: NULL for one that joins. */
+static enum gn_status train_elastic(const struct gn_train_options *given, const struct gn_world_options *how, struct gn_world **world,
+				    const volatile sig_atomic_t *stop, struct gn_log *log, int *told, struct gn_err *err)
 {
 	struct gn_train_options o = *given;
 	struct gn_carried carried = {.world = 1};
-	struct heir heir = {o.checkpoint, &carried};
-	const struct gn_regroup_witness witness = {settle, &heir};
-	struct gn_regroup *regroup = NULL;
-	struct gn_err loss = {.text = ""};
-	enum gn_status status = GN_OK;
+	struct gn_regroup_options ro = {.ifnames = how->ifnames, .spares = (int)o.spares, .log = log};
+	enum gn_status status = gn_elastic_parse(o.elastic, &ro.least, &ro.most, err);
+	int waits;
 
-	if (!o.elastic || gn_world_size(*world) == 1)
-		return train_in_world(given, *world, stop, log, told, err);
-	o.carried = &carried;
-	gn_world_wait_for_nobody(*world);
-	status = gn_regroup_open(*world, how->ifnames, (int)o.elastic, log, &regroup, err);
+	if (!status && *world)
+		status = check_growth(given, gn_world_size(*world) - ro.spares, ro.most, err);
+	if (!status && ro.most)
+		status = digest_run(given, ro.digest, err);
 	if (!status)
-		status = train_in_world(&o, *world, stop, log, told, err);
-	while (regroup && status == GN_ERR_PEER_LOST && !gn_world_aborted(*world)) {
-		loss = *err;
-		*told = 0;
-		gn_regroup_set_witness(regroup, o.checkpoint && carried.owner[0] ? &witness : NULL);
-		status = gn_regroup_form(regroup, how, REGROUP_MS, world, err);
-		if (status) {
-			gn_err_prefix(err, "%s", loss.text);
-			if (gn_regroup_is_last(regroup))
-				gn_carried_log_failure(&carried, &o, log, err);
-			break;
-		}
-		carried.why = loss.text;
-		carried.world = gn_regroup_epoch(regroup);
-		status = train_in_world(&o, *world, stop, log, told, err);
+		status = *world ? gn_regroup_open(*world, &ro, &o.regroup, err) : gn_regroup_join(o.join, &ro, &o.regroup, err);
+	if (status)
+		return status;
+	o.carried = &carried;
+	waits = !*world || gn_regroup_is_spare(o.regroup);
+	if (*world && o.spares)
+		status = gn_regroup_begin(o.regroup, how, REGROUP_MS, world, err);
+	if (!status && waits) {
+		gn_log_info(log, "waiting to be taken in");
+		status = gn_regroup_await(o.regroup, how, stop, REGROUP_MS, world, err);
+		carried.why = "taken in";
+		carried.world = gn_regroup_epoch(o.regroup);
 	}
-	if (regroup)
-		gn_regroup_leave(regroup);
+	if (!status && *world)
+		status = train_in_worlds(&o, how, world, stop, log, told, err);
+	gn_regroup_leave(o.regroup);
 	gn_world_destroy(*world);
 	*world = NULL;
-	gn_regroup_close(regroup);
+	gn_regroup_close(o.regroup);
 	gn_carried_release(&carried);
+	return status;
+}
+
+/* Whether losses of ranks are to be survived, or ranks to be won. */
+static int is_elastic(const struct gn_train_options *o, const struct gn_world *world)
+{
+	int least = 0, most = 0;
+
+	gn_elastic_parse(o->elastic, &least, &most, NULL);
+	return least && (gn_world_size(world) > 1 || most > 1);
+}
+
+/* A process that is a rank of no job, but is to become one. */
+static enum gn_status join(const struct gn_train_options *given, const struct gn_world_options *how, const volatile sig_atomic_t *stop,
+			   struct gn_log *log, int *told, struct gn_err *err)
+{
+	struct gn_train_options o = *given;
+	struct gn_world *world = NULL;
+
+	o.checkpoint = o.checkpoint ? o.checkpoint : o.join;
+	return train_elastic(&o, how, &world, stop, log, told, err);
+}
+
+static enum gn_status train_in_job(const struct gn_train_options *o, const struct gn_world_options *how, struct gn_stop *stop, struct gn_log *log,
+				   int *told, struct gn_err *err)
+{
+	struct gn_world *world;
+	enum gn_status status = gn_world_create(how, log, &world, err);
+
+	if (status)
+		return status;
+	gn_stop_begin(stop);
+	if (gn_world_rank(world) > 0)
+		gn_stop_be_quiet(stop);
+	if (is_elastic(o, world)) {
+		gn_world_wait_for_nobody(world);
+		status = train_elastic(o, how, &world, gn_stop_flag(stop), log, told, err);
+	} else {
+		status = train_in_world(o, world, gn_stop_flag(stop), log, told, err);
+	}
+	gn_world_destroy(world);
 	return status;
 }
 
@@ -654,7 +791,6 @@ static int run(const void *target, const struct gn_text_list *positional)
 	struct gn_world_options how = o->world;
 	struct gn_log *log = gn_cmd_log();
 	struct gn_stop *stop = NULL;
-	struct gn_world *world;
 	struct gn_err err;
 	enum gn_status status;
 	int told = 0;
@@ -675,14 +811,11 @@ static int run(const void *target, const struct gn_text_list *positional)
 		status = gn_stop_create(log, &stop, &err);
 	if (!status)
 		how.keep_going = gn_train_keeps_going(o);
-	if (!status)
-		status = gn_world_create(&how, log, &world, &err);
-	if (!status) {
+	if (!status && o->join) {
 		gn_stop_begin(stop);
-		if (gn_world_rank(world) > 0)
-			gn_stop_be_quiet(stop);
-		status = train_in_worlds(target, &how, &world, gn_stop_flag(stop), log, &told, &err);
-		gn_world_destroy(world);
+		status = join(o, &how, gn_stop_flag(stop), log, &told, &err);
+	} else if (!status) {
+		status = train_in_job(o, &how, stop, log, &told, &err);
 	}
 	if (status && !told)
 		gn_log_line(log, status == GN_ERR_STOPPED ? GN_LOG_WARN : GN_LOG_ERROR, "train: %s", err.text);

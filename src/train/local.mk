@@ -21,7 +21,7 @@ libgannet_train_a_SOURCES += \
 
 libgannet_train_a_SOURCES += \
 	src/train/loop/augment_options.c src/train/loop/augment_options.h \
-	src/train/loop/session_carried.c src/train/loop/carried.h \
+	src/train/loop/session_carried.c src/train/loop/carried.h src/train/loop/elastic.c src/train/loop/elastic.h \
 	src/train/loop/session_slow.c \
 	src/train/loop/sample_log.c src/train/loop/sample_log.h \
 	src/train/loop/class_weights.c src/train/loop/class_weights.h \

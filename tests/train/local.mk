@@ -1,10 +1,10 @@
 UNIT_TESTS += tests/train/test_checkpoint_rank tests/train/test_combine tests/train/test_compress tests/train/test_count tests/train/test_cuts tests/train/test_metrics_reader tests/train/test_loader_threads tests/train/test_lr tests/train/test_manifest tests/train/test_mesh tests/train/test_model tests/train/test_networks \
 	tests/train/test_optimizer tests/train/test_owner tests/train/test_pipe_schedule tests/train/test_pipeline_parts tests/train/test_plan tests/train/test_preprocess tests/train/test_processors tests/train/test_recipe tests/train/test_metrics_log tests/train/test_safetensors tests/train/test_metrics tests/train/test_servers tests/train/test_step tests/train/test_onnx
 EXTRA_DIST += tests/train/apart tests/train/same_bits tests/train/samples_once tests/train/accuracy tests/train/common.sh tests/train/digits.sh tests/train/net.h tests/train/preprocess.tar tests/train/preprocess.txt \
-	tests/train/preprocess_reference tests/train/read_checkpoint tests/train/torchvision tests/train/trace_check
+	tests/train/elastic_ledger tests/train/preprocess_reference tests/train/read_checkpoint tests/train/torchvision tests/train/trace_check
 
 SHELL_TESTS += tests/train/data_wait.t tests/train/lr_scale.t tests/train/sampling.t tests/train/train_top1.t tests/train/predict.t tests/train/checkpoint_local.t tests/train/stage.t tests/train/checkpoint_key.t tests/train/loader_threads.t
-SHELL_TESTS += tests/train/bad.t tests/train/elastic.t tests/train/elastic_batch.t tests/train/bench.t tests/train/bf16.t tests/train/isa.t tests/train/local_steps.t tests/train/sharing_lines.t tests/train/checkpoint.t tests/train/compress.t tests/train/compress_auto.t tests/train/equal.t tests/train/exchange.t tests/train/logits.t tests/train/options_file.t tests/train/keep_best.t tests/train/fine_tune.t tests/train/per_class.t \
+SHELL_TESTS += tests/train/bad.t tests/train/elastic.t tests/train/elastic_batch.t tests/train/elastic_join.t tests/train/bench.t tests/train/bf16.t tests/train/isa.t tests/train/local_steps.t tests/train/sharing_lines.t tests/train/checkpoint.t tests/train/compress.t tests/train/compress_auto.t tests/train/equal.t tests/train/exchange.t tests/train/logits.t tests/train/options_file.t tests/train/keep_best.t tests/train/fine_tune.t tests/train/per_class.t \
 	tests/train/overlap.t tests/train/report.t \
 	tests/train/pipeline.t tests/train/resume.t tests/train/shard.t tests/train/split.t tests/train/status.t tests/train/stop.t tests/train/sync.t \
 	tests/train/trace.t
@@ -74,4 +74,4 @@ tests_train_test_step_LDADD = $(TRAIN_TEST_LIBS)
 SLOW_TESTS += tests/train/onnx.t tests/train/recipe.t tests/train/augment.t tests/train/commit_kill.t
 SLOW_TESTS += tests/train/servers.t tests/train/servers_lost.t
 SLOW_TESTS += tests/train/networks.t
-SLOW_TESTS += tests/train/mode_faults.t tests/train/pipeline_networks.t
+SLOW_TESTS += tests/train/mode_faults.t tests/train/elastic_faults.t tests/train/pipeline_networks.t

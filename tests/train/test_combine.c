@@ -30,6 +30,7 @@ static void ask(struct gn_train_options *o, const char *example)
 		{"--halving 2:2", "2:2", offsetof(struct gn_train_options, halving)},
 		{"--checkpoint c --checkpoint-local l", "l", offsetof(struct gn_train_options, checkpoint_local)},
 		{"--trace t.json", "t.json", offsetof(struct gn_train_options, trace)},
+		{"--elastic 2:4 --checkpoint c", "2:4", offsetof(struct gn_train_options, elastic)},
 		{"--parallel data=1,pipeline=2", "data=1,pipeline=2", offsetof(struct gn_train_options, parallel)},
 		{"--resize-schedule 0:16,1:28", "0:16,1:28", offsetof(struct gn_train_options, resize_schedule)},
 	};
@@ -43,11 +44,11 @@ static void ask(struct gn_train_options *o, const char *example)
 	else if (!strcmp(example, "--ema 0.99"))
 		o->ema = 0.99;
 	else if (!strcmp(example, "--elastic 2"))
-		o->elastic = 2;
+		o->elastic = "2";
 	else if (!strcmp(example, "--freeze conv1.*"))
 		o->freeze.count = 1;
 	else if (!strcmp(example, "--elastic 2 --elastic-batch scale"))
-		o->elastic = 2, o->elastic_batch = "scale";
+		o->elastic = "2", o->elastic_batch = "scale";
 	else if (!strcmp(example, "--global-batch 64"))
 		o->global_batch = 64;
 	else if (!strcmp(example, "--clip 1"))

@@ -14,6 +14,7 @@ TRANSPORT_TESTS = \
 	tests/transport/test_hub \
 	tests/transport/test_rails \
 	tests/transport/test_recorder \
+	tests/transport/test_regroup \
 	tests/transport/test_schedule \
 	tests/transport/test_segment \
 	tests/transport/test_sim tests/transport/test_sim_pipe \
@@ -53,6 +54,8 @@ tests_transport_test_hub_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_rails_SOURCES = tests/transport/test_rails.c tests/transport/made_up_sys.h
 tests_transport_test_rails_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_rails_LDADD = $(TRANSPORT_TEST_LIBS)
+tests_transport_test_regroup_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_transport_test_regroup_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_recorder_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_recorder_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_schedule_CPPFLAGS = $(TEST_CPPFLAGS)

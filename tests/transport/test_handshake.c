@@ -217,6 +217,41 @@ static void test_who_is_let_in(void **state)
 	gn_auth_listener_close(d);
 }
 
+/* The log says what for, whatever the listener is for. */
+static void test_refusals_name_the_purpose(void **state)
+{
+	static const char *const names[] = {[GN_HANDSHAKE_RENDEZVOUS] = "rendezvous", [GN_HANDSHAKE_HEARTBEAT] = "heartbeat",
+					    [GN_HANDSHAKE_TREE] = "exchange between ranks", [GN_HANDSHAKE_REGROUP] = "agreement after losses"};
+	struct gn_pending_peer guest;
+	struct gn_auth_listener *d;
+	struct gn_log *log;
+	struct visit v;
+	struct gn_err err;
+	char text[512];
+	int fd[2];
+
+	(void)state;
+	assert_int_equal(pipe(fd), 0);
+	assert_ok(gn_log_create(fd[1], GN_LOG_WARN, &log, &err));
+	for (int purpose = GN_HANDSHAKE_RENDEZVOUS; purpose <= GN_HANDSHAKE_REGROUP; purpose++) {
+		int port = 0;
+		ssize_t len;
+
+		assert_ok(gn_auth_listener_open(NULL, &port, (enum gn_handshake_purpose)purpose, &ours, log, &d, &err));
+		send_visitor(&v, port, &theirs, (enum gn_handshake_purpose)purpose);
+		assert_false(attend(d, &guest, 300));
+		pthread_join(v.thread, NULL);
+		gn_auth_listener_close(d);
+		len = read(fd[0], text, sizeof text - 1);
+		assert_true(len > 0);
+		text[len] = 0;
+		assert_non_null(strstr(text, names[purpose]));
+	}
+	gn_log_destroy(log);
+	close(fd[0]);
+	close(fd[1]);
+}
+
 static int call(int port)
 {
 	struct gn_err err;
@@ -383,6 +418,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_secret_file),   cmocka_unit_test(test_secret_is_made_once),
 		cmocka_unit_test(test_derived_key),   cmocka_unit_test(test_who_is_let_in),
+		cmocka_unit_test(test_refusals_name_the_purpose),
 		cmocka_unit_test(test_a_crowd),	      cmocka_unit_test(test_silence_ends),
 		cmocka_unit_test(test_replay),	      cmocka_unit_test(test_judge),
 	};

@@ -69,7 +69,8 @@ static struct refused *find_refused(struct gn_auth_listener *l, const char *addr
 static void log_refusal(struct gn_auth_listener *l, const char *address, enum gn_handshake_result why)
 {
 	static const char *const names[] = {[GN_HANDSHAKE_RENDEZVOUS] = "rendezvous", [GN_HANDSHAKE_HEARTBEAT] = "heartbeat",
-					    [GN_HANDSHAKE_TREE] = "exchange between ranks"};
+					    [GN_HANDSHAKE_TREE] = "exchange between ranks",
+					    [GN_HANDSHAKE_REGROUP] = "agreement after losses"};
 	struct refused *k = find_refused(l, address);
 	uint64_t now = gn_clock_ns();
 	char more[64] = "";
@@ -104,27 +105,32 @@ static void drop(struct gn_auth_listener *l, int i, enum gn_handshake_result why
 	remove_pending(l, i);
 }
 
+enum gn_status gn_auth_listener_take(int fd, int port, enum gn_handshake_purpose purpose, const struct gn_secret *secret,
+				     struct gn_log *log, struct gn_auth_listener **out, struct gn_err *err)
+{
+	struct gn_auth_listener *l = calloc(1, sizeof *l);
+
+	if (!l) {
+		close(fd);
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a listener");
+	}
+	l->listener = fd;
+	l->port = port;
+	l->purpose = purpose;
+	l->secret = *secret;
+	l->log = log;
+	*out = l;
+	return GN_OK;
+}
+
 enum gn_status gn_auth_listener_open(const char *address, int *port, enum gn_handshake_purpose purpose,
 				     const struct gn_secret *secret, struct gn_log *log, struct gn_auth_listener **out,
 				     struct gn_err *err)
 {
-	struct gn_auth_listener *l = calloc(1, sizeof *l);
-	enum gn_status status;
+	int fd;
+	enum gn_status status = gn_net_listen(address, port, &fd, err);
 
-	if (!l)
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a listener");
-	l->purpose = purpose;
-	l->secret = *secret;
-	l->log = log;
-	status = gn_net_listen(address, port, &l->listener, err);
-	if (status) {
-		gn_secret_wipe(&l->secret);
-		free(l);
-		return status;
-	}
-	l->port = *port;
-	*out = l;
-	return GN_OK;
+	return status ? status : gn_auth_listener_take(fd, *port, purpose, secret, log, out, err);
 }
 
 void gn_auth_listener_close(struct gn_auth_listener *l)

@@ -31,6 +31,9 @@ struct gn_pending_peer {
 enum gn_status gn_auth_listener_open(const char *address, int *port, enum gn_handshake_purpose purpose,
 				     const struct gn_secret *secret, struct gn_log *log, struct gn_auth_listener **out,
 				     struct gn_err *err);
+/* The same at a descriptor of gn_net_listen() and its port; the descriptor is taken over, and closed on failure. */
+enum gn_status gn_auth_listener_take(int fd, int port, enum gn_handshake_purpose purpose, const struct gn_secret *secret,
+				     struct gn_log *log, struct gn_auth_listener **out, struct gn_err *err);
 /* Closes the port and all connections whose handshake is in progress. NULL is fine. */
 void gn_auth_listener_close(struct gn_auth_listener *l);
 /* Writes the descriptors to poll into p[GN_AUTH_LISTENER_POLL_MAX]; returns their number. */

@@ -55,6 +55,10 @@ struct gn_bootstrap {
 	struct gn_heartbeat *heartbeat; /* borrowed; NULL until it runs */
 	struct gn_recorder *recorder; /* borrowed; NULL until the heartbeat runs */
 	uint64_t deadline_ns, timeout_ns; /* waits end at deadline_ns (gn_clock_ns) while there is no heartbeat */
+	int listener; /* of rank 0: listens at the rendezvous already, taken over; 0: none */
+	/* Called during waits, which end with its failure; NULL: nothing. */
+	enum gn_status (*check)(void *context, struct gn_err *err);
+	void *check_context;
 	/* Called during waits; NULL: nothing. */
 	void (*progress)(void *context);
 	void *progress_context;

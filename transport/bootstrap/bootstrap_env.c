@@ -154,9 +154,12 @@ static enum gn_status rendezvous_progress(struct rendezvous *m, struct gn_err *e
 static enum gn_status host_rendezvous(struct env_bootstrap *e, const void *root_info, size_t root_info_bytes, struct gn_err *err)
 {
 	struct rendezvous m = {e, NULL, root_info, root_info_bytes, gn_clock_ns(), e->base.size - 1};
-	int port = e->launcher.port;
-	enum gn_status status =
-		gn_auth_listener_open(e->base.address, &port, GN_HANDSHAKE_RENDEZVOUS, &e->base.secret, e->log, &m.listener, err);
+	int port = e->launcher.port, fd = e->base.listener;
+	enum gn_status status = fd ? GN_OK : gn_net_listen(e->base.address, &port, &fd, err);
+
+	e->base.listener = 0;
+	if (!status)
+		status = gn_auth_listener_take(fd, port, GN_HANDSHAKE_RENDEZVOUS, &e->base.secret, e->log, &m.listener, err);
 
 	if (status) {
 		gn_err_prefix(err, "rank 0 (MASTER_PORT)");
@@ -206,6 +209,10 @@ static enum gn_status connect_to_root(struct env_bootstrap *e, struct gn_err *er
 	enum gn_status status;
 
 	while ((status = try_connect(e, &why)) && gn_clock_ns() < e->base.deadline_ns) {
+		enum gn_status ended = e->base.check ? e->base.check(e->base.check_context, err) : GN_OK;
+
+		if (ended)
+			return ended;
 		if (status == GN_ERR_USAGE && !*refused.text)
 			gn_log_warn(e->log, "rank %d: the listener at MASTER_ADDR=%s port %d refuses this rank: %s; retrying, "
 				    "because it may not be rank 0", d->rank, d->address, d->port, why.text);

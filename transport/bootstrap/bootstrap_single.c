@@ -17,6 +17,10 @@ void gn_bootstrap_set_timeout(struct gn_bootstrap *b, int timeout_ms)
 enum gn_status gn_bootstrap_check_wait(const struct gn_bootstrap *b, uint64_t started_ns, const char *what,
 				       struct gn_err *err)
 {
+	enum gn_status status = b->check ? b->check(b->check_context, err) : GN_OK;
+
+	if (status)
+		return status;
 	if (b->progress)
 		b->progress(b->progress_context);
 	if (b->recorder)

@@ -28,6 +28,23 @@ static void prepare(struct gn_regroup *g, const struct gn_regroup_request *q, st
 		a->roster = own->proposal;
 }
 
+static void list_contacts(const struct gn_regroup *g, const struct gn_regroup_request *q, struct gn_regroup_answer *a)
+{
+	for (uint32_t i = 0; i < q->value && i < GN_REGROUP_CONTACTS; i++) {
+		const struct gn_regroup_contact *c = gn_regroup_find(g, q->wanted[i]);
+
+		if (c)
+			a->contacts[a->contact_count++] = *c;
+	}
+	a->result = GN_MEMBERSHIP_GRANTED;
+}
+
+static void note_end(struct gn_regroup *g, const struct gn_regroup_request *q)
+{
+	g->has_ended = 1;
+	g->end_status = -(int)q->value;
+}
+
 void gn_regroup_answer(struct gn_regroup *g, const struct gn_regroup_request *q, struct gn_regroup_answer *a)
 {
 	*a = (struct gn_regroup_answer){.result = GN_MEMBERSHIP_REFUSED};
@@ -41,11 +58,17 @@ void gn_regroup_answer(struct gn_regroup *g, const struct gn_regroup_request *q,
 		a->result = g->ready ? gn_acceptor_accept(&g->acceptor, &q->roster, q->ballot) : GN_MEMBERSHIP_REFUSED;
 	else if (q->what == GN_REGROUP_DECIDE)
 		a->result = gn_acceptor_decide(&g->acceptor, &q->roster);
+	else if (q->what == GN_REGROUP_JOIN)
+		gn_regroup_note_candidate(g, q, a);
+	else if (q->what == GN_REGROUP_CONTACT)
+		list_contacts(g, q, a);
+	else if (q->what == GN_REGROUP_END)
+		note_end(g, q);
 	else if (q->what == GN_REGROUP_WHERE)
 		a->result = q->epoch < g->acceptor.current.epoch ? GN_MEMBERSHIP_NEWER : GN_MEMBERSHIP_GRANTED;
 	if (q->what == GN_REGROUP_WHERE && g->port_epoch == q->epoch)
 		a->port = g->port;
-	if (a->result == GN_MEMBERSHIP_NEWER)
+	if (a->result == GN_MEMBERSHIP_NEWER || q->what == GN_REGROUP_JOIN)
 		a->roster = g->acceptor.current;
 	pthread_mutex_unlock(&g->lock);
 }
@@ -94,25 +117,62 @@ static enum gn_regroup_reply ask_at(struct gn_regroup *g, const char *address, i
 
 	if (status)
 		return status == GN_ERR_PEER_LOST ? GN_REGROUP_DEAD : GN_REGROUP_SILENT;
-	answered = !gn_handshake_join(fd, &g->secret, GN_HANDSHAKE_REGROUP, g->id, g->count, GN_REGROUP_MESSAGE_MS, &why) &&
+	answered = !gn_handshake_join(fd, &g->secret, GN_HANDSHAKE_REGROUP, (uint32_t)g->self.id, (uint32_t)g->first_ranks,
+				       GN_REGROUP_MESSAGE_MS, &why) &&
 		   !gn_net_send_all(fd, q, sizeof *q, GN_REGROUP_MESSAGE_MS) && !gn_net_receive_all(fd, a, sizeof *a, GN_REGROUP_MESSAGE_MS) &&
-		   a->roster.count <= GN_MEMBERS_MAX;
+		   a->roster.count <= GN_MEMBERS_MAX && a->contact_count <= GN_REGROUP_CONTACTS;
 	close(fd);
 	return answered ? GN_REGROUP_ANSWERED : GN_REGROUP_SILENT;
 }
 
-enum gn_regroup_reply gn_regroup_ask(struct gn_regroup *g, uint64_t id, const struct gn_regroup_request *q, struct gn_regroup_answer *a)
+const struct gn_regroup_contact *gn_regroup_find(const struct gn_regroup *g, uint64_t id)
 {
-	const struct gn_regroup_contact *c = &g->contacts[id];
-	enum gn_regroup_reply reply;
+	for (size_t i = 0; i < g->contact_count; i++)
+		if (g->contacts[i].id == id)
+			return &g->contacts[i];
+	return NULL;
+}
 
-	if (id == g->id) {
-		gn_regroup_answer(g, q, a);
-		return GN_REGROUP_ANSWERED;
+int gn_regroup_add_contact(struct gn_regroup *g, const struct gn_regroup_contact *c)
+{
+	struct gn_regroup_contact *known = (struct gn_regroup_contact *)gn_regroup_find(g, c->id), *more;
+
+	if (!known) {
+		more = realloc(g->contacts, (g->contact_count + 1) * sizeof *more);
+		if (!more)
+			return -1;
+		g->contacts = more;
+		known = &more[g->contact_count++];
 	}
-	if (c->same_host)
+	*known = *c;
+	/* texts of another process */
+	known->host[sizeof known->host - 1] = 0;
+	if (known->addresses.count > GN_NET_ADDRESSES_MAX)
+		known->addresses.count = GN_NET_ADDRESSES_MAX;
+	for (uint32_t i = 0; i < known->addresses.count; i++)
+		known->addresses.text[i][GN_NET_ADDRESS_MAX - 1] = 0;
+	return 0;
+}
+
+int gn_regroup_is_same_host(struct gn_regroup *g, uint64_t id)
+{
+	const struct gn_regroup_contact *c;
+	int same;
+
+	pthread_mutex_lock(&g->lock);
+	c = gn_regroup_find(g, id);
+	same = c && !strcmp(c->host, g->self.host);
+	pthread_mutex_unlock(&g->lock);
+	return same;
+}
+
+static enum gn_regroup_reply ask_contact(struct gn_regroup *g, const struct gn_regroup_contact *c, const struct gn_regroup_request *q,
+					 struct gn_regroup_answer *a)
+{
+	enum gn_regroup_reply reply = GN_REGROUP_SILENT;
+
+	if (!strcmp(c->host, g->self.host))
 		return ask_at(g, GN_NET_LOOPBACK, c->port, q, a);
-	reply = GN_REGROUP_SILENT;
 	for (uint32_t i = 0; i < c->addresses.count; i++) {
 		enum gn_regroup_reply one = ask_at(g, c->addresses.text[i], c->port, q, a);
 
@@ -124,74 +184,129 @@ enum gn_regroup_reply gn_regroup_ask(struct gn_regroup *g, uint64_t id, const st
 	return reply;
 }
 
+enum gn_regroup_reply gn_regroup_ask(struct gn_regroup *g, uint64_t id, const struct gn_regroup_request *q, struct gn_regroup_answer *a)
+{
+	const struct gn_regroup_contact *known;
+	struct gn_regroup_contact c = {.port = 0};
+
+	if (id == g->self.id) {
+		gn_regroup_answer(g, q, a);
+		return GN_REGROUP_ANSWERED;
+	}
+	pthread_mutex_lock(&g->lock);
+	known = gn_regroup_find(g, id);
+	if (known)
+		c = *known;
+	pthread_mutex_unlock(&g->lock);
+	return c.port ? ask_contact(g, &c, q, a) : GN_REGROUP_DEAD;
+}
+
 /* --- life --- */
 
-static enum gn_status exchange_contacts(struct gn_regroup *g, struct gn_world *w, const char *ifnames, int port, struct gn_err *err)
-{
-	struct gn_regroup_contact mine = {.port = port};
-	struct gn_gathered all = {0};
-	enum gn_status status = GN_OK;
-
-	/* on one host they are not used */
-	if (gn_world_nodes(w) > 1)
-		status = gn_net_choose(ifnames ? ifnames : getenv(GN_WORLD_IFNAMES), &mine.addresses, err);
-	if (!status)
-		status = gn_world_exchange(w, &mine, sizeof mine, &all, err);
-	for (uint32_t r = 0; r < g->count && !status; r++) {
-		if (all.lens[r] != sizeof mine)
-			status = gn_err_set(err, GN_ERR_MISMATCH, "rank %u runs another version of this program", r);
-		else
-			memcpy(&g->contacts[r], all.items[r], sizeof mine);
-		g->contacts[r].same_host = !strcmp(gn_world_host_of(w, (int)r), gn_world_host_of(w, gn_world_rank(w)));
-	}
-	gn_gathered_release(&all);
-	return status;
-}
-
-static void first_epoch(struct gn_regroup *g)
-{
-	struct gn_roster first = {.epoch = 1, .key = 1, .count = g->count};
-
-	for (uint32_t r = 0; r < g->count; r++)
-		first.ids[r] = r;
-	gn_acceptor_init(&g->acceptor, &first);
-	g->epoch = 1;
-}
-
-enum gn_status gn_regroup_open(struct gn_world *w, const char *ifnames, int least, struct gn_log *log, struct gn_regroup **out,
-			       struct gn_err *err)
+enum gn_status gn_regroup_create(const struct gn_regroup_options *options, uint64_t id, const struct gn_secret *secret,
+				 struct gn_regroup **out, struct gn_err *err)
 {
 	struct gn_regroup *g = calloc(1, sizeof *g);
-	int port = 0, size = gn_world_size(w);
 	enum gn_status status;
+	int port = 0;
 
-	if (size > GN_MEMBERS_MAX) {
-		free(g);
-		return gn_err_set(err, GN_ERR_UNSUPPORTED, "a job of %d ranks cannot go on after a loss: %d at most", size, GN_MEMBERS_MAX);
-	}
-	if (!g || !(g->contacts = calloc((size_t)size, sizeof *g->contacts))) {
-		free(g);
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the contacts of %d ranks", size);
-	}
+	if (!g)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to go on after losses");
 	pthread_mutex_init(&g->lock, NULL);
-	g->log = log;
-	g->least = least;
-	g->count = (uint32_t)size;
-	g->id = (uint32_t)gn_world_rank(w);
-	first_epoch(g);
-	status = gn_world_key(w, "gannet regroup", g->secret.bytes, sizeof g->secret.bytes, err);
-	if (!status)
-		status = gn_auth_listener_open(NULL, &port, GN_HANDSHAKE_REGROUP, &g->secret, log, &g->listener, err);
-	if (!status)
-		status = exchange_contacts(g, w, ifnames, port, err);
-	if (!status && gn_thread_start(&g->thread, answer_all, g))
-		status = gn_err_set(err, GN_ERR_FAILED, "cannot start a thread (see ulimit -u)");
-	g->started = !status;
+	g->log = options->log;
+	g->least = options->least;
+	g->most = options->most;
+	memcpy(g->digest, options->digest, sizeof g->digest);
+	g->secret = *secret;
+	g->self.id = id;
+	gethostname(g->self.host, sizeof g->self.host - 1);
+	status = gn_auth_listener_open(NULL, &port, GN_HANDSHAKE_REGROUP, secret, options->log, &g->listener, err);
+	g->self.port = port;
 	if (status)
 		gn_regroup_close(g);
 	else
 		*out = g;
 	return status;
+}
+
+enum gn_status gn_regroup_start(struct gn_regroup *g, struct gn_err *err)
+{
+	if (gn_thread_start(&g->thread, answer_all, g))
+		return gn_err_set(err, GN_ERR_FAILED, "cannot start a thread (see ulimit -u)");
+	g->started = 1;
+	return GN_OK;
+}
+
+static enum gn_status exchange_contacts(struct gn_regroup *g, struct gn_world *w, const char *ifnames, struct gn_err *err)
+{
+	struct gn_gathered all = {0};
+	enum gn_status status = GN_OK;
+
+	/* on one host they are not used */
+	if (gn_world_nodes(w) > 1 || g->most)
+		status = gn_net_choose(ifnames ? ifnames : getenv(GN_WORLD_IFNAMES), &g->self.addresses, err);
+	if (!status)
+		status = gn_world_exchange(w, &g->self, sizeof g->self, &all, err);
+	for (int r = 0; r < gn_world_size(w) && !status; r++) {
+		if (all.lens[r] != sizeof g->self)
+			status = gn_err_set(err, GN_ERR_MISMATCH, "rank %d runs another version of this program", r);
+		else if (gn_regroup_add_contact(g, all.items[r]))
+			status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the contacts of %d ranks", gn_world_size(w));
+	}
+	gn_gathered_release(&all);
+	return status;
+}
+
+static void first_epoch(struct gn_regroup *g, int ranks)
+{
+	struct gn_roster first = {.epoch = 1, .key = 1, .count = (uint32_t)ranks};
+
+	for (int r = 0; r < ranks; r++)
+		first.ids[r] = (uint64_t)r;
+	gn_acceptor_init(&g->acceptor, &first);
+	g->first_ranks = g->usual = ranks;
+	g->is_spare = g->self.id >= (uint64_t)ranks;
+	g->epoch = !g->is_spare;
+}
+
+enum gn_status gn_regroup_open(struct gn_world *w, const struct gn_regroup_options *options, struct gn_regroup **out, struct gn_err *err)
+{
+	struct gn_regroup *g = NULL;
+	struct gn_secret secret;
+	int size = gn_world_size(w);
+	enum gn_status status;
+
+	if (size > GN_MEMBERS_MAX)
+		return gn_err_set(err, GN_ERR_UNSUPPORTED, "a job of %d ranks cannot go on after a loss: %d at most", size, GN_MEMBERS_MAX);
+	if (options->spares >= size)
+		return gn_err_set(err, GN_ERR_USAGE, "--spares %d leaves none of %d rank%s to train: start more", options->spares, size,
+				  size == 1 ? "" : "s");
+	status = gn_world_key(w, "gannet regroup", secret.bytes, sizeof secret.bytes, err);
+	if (!status)
+		status = gn_regroup_create(options, (uint64_t)gn_world_rank(w), &secret, &g, err);
+	gn_secret_wipe(&secret);
+	if (status)
+		return status;
+	g->silent_ms = gn_world_silent_after_ms(w);
+	first_epoch(g, size - options->spares);
+	status = exchange_contacts(g, w, options->ifnames, err);
+	if (!status)
+		status = gn_regroup_start(g, err);
+	if (status)
+		gn_regroup_close(g);
+	else
+		*out = g;
+	return status;
+}
+
+int gn_regroup_is_spare(const struct gn_regroup *g)
+{
+	return g->is_spare;
+}
+
+int gn_regroup_first_ranks(const struct gn_regroup *g)
+{
+	return g->first_ranks;
 }
 
 uint64_t gn_regroup_epoch(const struct gn_regroup *g)

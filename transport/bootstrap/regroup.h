@@ -1,11 +1,13 @@
 /* The ranks of a job that are left after a loss form a new world: they agree on who they are (membership.h), and meet at the lowest of
- * them, without the launcher.
+ * them, without the launcher. Processes that wait, spare ranks of the job and others that join it later, are taken in then, or when
+ * the ranks ask for it.
  *
  * Each process has a thread that answers the others' questions at any time, at a port that all know since the start; they authenticate by a
  * key of the first world. It grants nothing before its program has given up what it did in the old world.
  *
  * A majority of the last world's ranks must be left, or exactly half of them and the word of a witness. So two worlds never exist at a
- * time, whichever ranks are cut off or stopped: those that are not in the new world find out when they ask.
+ * time, whichever ranks are cut off or stopped: those that are not in the new world find out when they ask. One that waits takes no part in
+ * agreements before it has been taken in.
  *
  * Thread safety: one thread, beside the object's own.
  */
@@ -14,16 +16,32 @@
 
 #include "transport/bootstrap/world.h"
 
+#include <signal.h>
+
 struct gn_regroup;
 
-/* Collective in the first world, which has at most GN_MEMBERS_MAX ranks and was created with keep_going. ifnames: as its options
- * had it. least: ranks that a new world must have. log may be NULL, is borrowed. */
-enum gn_status gn_regroup_open(struct gn_world *w, const char *ifnames, int least, struct gn_log *log, struct gn_regroup **out,
-			       struct gn_err *err);
+struct gn_regroup_options {
+	const char *ifnames; /* as gn_world_options had it. Not kept */
+	int least;	     /* ranks that a new world must have */
+	int most;	     /* that others may make it grow to; 0: nobody may join */
+	int spares;	     /* the last ranks, which wait from the start to take the place of lost ones */
+	char digest[65];     /* of what all processes must have alike: one that joins with another is refused */
+	struct gn_log *log;  /* may be NULL, is borrowed */
+};
+
+/* Collective in the first world, which has at most GN_MEMBERS_MAX ranks and was created with keep_going. GN_ERR_USAGE: no rank is
+ * left beside the spares. */
+enum gn_status gn_regroup_open(struct gn_world *w, const struct gn_regroup_options *options, struct gn_regroup **out, struct gn_err *err);
+/* Whether this rank is one of the spares. */
+int gn_regroup_is_spare(const struct gn_regroup *g);
+/* Collective in the first world of a job with spares, instead of the first use of that world: destroys *world. *world becomes that of the
+ * ranks which are no spares; for a spare it is NULL, and gn_regroup_await() follows. how and limit_ms: as below. */
+enum gn_status gn_regroup_begin(struct gn_regroup *g, const struct gn_world_options *how, int limit_ms, struct gn_world **world,
+				struct gn_err *err);
 /* Called by every rank that is left, after a loss and without anything of the old world in use but itself: destroys *world, and makes *world
  * the new one. how: limits and ifnames count. Blocks until all ranks that are left have called it or are lost, and that for as long as
  * they answer and limit_ms have not passed. *world is NULL on failure. GN_ERR_PEER_LOST: too few are left, or the others have gone on
- * without this one; the text says which. */
+ * without this one; the text says which. Without a loss: the same, when all ranks call it because some are to be taken in. */
 enum gn_status gn_regroup_form(struct gn_regroup *g, const struct gn_world_options *how, int limit_ms, struct gn_world **world,
 			       struct gn_err *err);
 /* What decides between two halves (membership.h). settle: keeps `mine` unless something is kept for the present world, and returns what is
@@ -40,6 +58,24 @@ void gn_regroup_set_witness(struct gn_regroup *g, const struct gn_regroup_witnes
 int gn_regroup_is_last(const struct gn_regroup *g);
 /* Worlds since the start: 1 before the first loss. */
 uint64_t gn_regroup_epoch(const struct gn_regroup *g);
+/* Ranks of the first one. */
+int gn_regroup_first_ranks(const struct gn_regroup *g);
+/* Those that wait and would be taken in now; cheap. 0 until the first of them has waited for a moment, in which others may come. */
+int gn_regroup_candidates(struct gn_regroup *g);
+/* Local: the file directory/members, by which others of this user find the run; replaced if it is there. It holds a secret, and only its owner may
+ * read it. */
+enum gn_status gn_regroup_publish(struct gn_regroup *g, const char *directory, struct gn_err *err);
+void gn_regroup_unpublish(const char *directory);
+/* For a process that is not of the job: opens what gn_regroup_publish() wrote. least, most and spares are the run's. GN_ERR_NOT_FOUND: no run is
+ * going on there; GN_ERR_USAGE: the file is not this user's alone, or of another build. gn_regroup_await() follows. */
+enum gn_status gn_regroup_join(const char *directory, const struct gn_regroup_options *options, struct gn_regroup **out, struct gn_err *err);
+/* Blocks until this process is taken in, and makes *world the world that it is in then; or until the run has ended: *world is NULL, and the
+ * status that of its end. GN_ERR_STOPPED: *stop was set. GN_ERR_USAGE: refused, because its digest is not the run's. GN_ERR_PEER_LOST:
+ * nobody answers any more. */
+enum gn_status gn_regroup_await(struct gn_regroup *g, const struct gn_world_options *how, const volatile sig_atomic_t *stop, int limit_ms,
+				struct gn_world **world, struct gn_err *err);
+/* The run has ended, on all ranks alike: tells those that wait. Blocks for some seconds at most. */
+void gn_regroup_end(struct gn_regroup *g, enum gn_status status);
 /* The program is done: if others find a loss after this they form a world without this rank, which helps them to agree. Local. */
 void gn_regroup_leave(struct gn_regroup *g);
 /* NULL is fine. */

@@ -1,22 +1,17 @@
-/* How a new world is agreed on and made. */
+/* How a new world is agreed on. */
 #include "transport/bootstrap/regroup_internal.h"
 
 #include "src/base/clock.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 /* A rank whose turn it is not waits so long for each rank before it. */
 #define TURN_NS 2000000000u
-#define PAUSE_NS 5000000
-/* The most that ranks may take to join a new world: they all wait for it. */
-#define JOIN_MAX_S 20.0
+/* How often it asks whether they live: more of them ask less often. */
+#define TURN_LOOK_NS 50000000u
 enum { WORLDS_MAX = 16, TURNS_MAX = 4 };
 
 /* An attempt to end an epoch. */
@@ -32,13 +27,6 @@ struct attempt {
 	struct gn_roster proposal;
 	char granted[GN_MEMBERS_MAX];
 };
-
-static void pause_shortly(void)
-{
-	const struct timespec t = {0, PAUSE_NS};
-
-	nanosleep(&t, NULL);
-}
 
 /* How long a rank may answer nothing. */
 static uint64_t silence_ns(const struct gn_world *w)
@@ -100,12 +88,37 @@ static void prepare(struct attempt *t, uint32_t member, const struct gn_regroup_
 			break;
 		if (reply == GN_REGROUP_SILENT && gn_clock_ns() >= t->began_ns + silence_ns(w))
 			return;
-		pause_shortly();
+		gn_regroup_pause();
 	}
 	note_promise(t, member, a);
 }
 
-static enum gn_status propose_own(struct attempt *t, struct gn_err *err)
+/* Takes in those that wait, while there are places for them. */
+static void add_candidates(struct attempt *t, struct gn_regroup_request *q, struct gn_regroup_answer *a)
+{
+	struct gn_regroup *g = t->g;
+	struct gn_regroup_candidate waiting[GN_REGROUP_CANDIDATES];
+	int count, has_place;
+
+	pthread_mutex_lock(&g->lock);
+	count = g->candidate_count;
+	memcpy(waiting, g->candidates, (size_t)count * sizeof *waiting);
+	pthread_mutex_unlock(&g->lock);
+	*q = (struct gn_regroup_request){.what = GN_REGROUP_WHERE, .epoch = t->ends.epoch};
+	for (int i = 0; i < count && t->proposal.count < GN_MEMBERS_MAX; i++) {
+		pthread_mutex_lock(&g->lock);
+		has_place = gn_regroup_has_place(g, &waiting[i], t->proposal.count) && gn_roster_rank(&t->ends, waiting[i].id) < 0;
+		pthread_mutex_unlock(&g->lock);
+		if (!has_place)
+			continue;
+		if (gn_regroup_ask(g, waiting[i].id, q, a) == GN_REGROUP_ANSWERED && !a->leaves)
+			t->proposal.ids[t->proposal.count++] = waiting[i].id;
+		else
+			gn_regroup_forget_candidate(g, waiting[i].id);
+	}
+}
+
+static enum gn_status propose_own(struct attempt *t, struct gn_regroup_request *q, struct gn_regroup_answer *a, struct gn_err *err)
 {
 	struct gn_secret random;
 	enum gn_status status = gn_secret_random(&random, err);
@@ -115,6 +128,8 @@ static enum gn_status propose_own(struct attempt *t, struct gn_err *err)
 	for (uint32_t m = 0; m < t->ends.count; m++)
 		if (t->granted[m] == 1)
 			t->proposal.ids[t->proposal.count++] = t->ends.ids[m];
+	if (t->proposal.count)
+		add_candidates(t, q, a);
 	/* a world of nobody: all learn at once that the run ends, which the first of them tells */
 	if (t->proposal.count < (uint32_t)t->g->least)
 		t->proposal.count = 0;
@@ -128,7 +143,7 @@ static size_t roster_bytes(uint32_t count)
 }
 
 /* Has the witness keep the proposal, or takes the one that it keeps, unless that contradicts what a member has accepted. */
-static enum gn_status ask_witness(struct attempt *t, struct gn_err *err)
+static enum gn_status ask_witness(struct attempt *t, struct gn_regroup_request *q, struct gn_regroup_answer *a, struct gn_err *err)
 {
 	const struct gn_regroup_witness *w = &t->g->witness;
 	struct gn_roster *kept = calloc(1, sizeof *kept);
@@ -137,7 +152,7 @@ static enum gn_status ask_witness(struct attempt *t, struct gn_err *err)
 	enum gn_status status = kept ? GN_OK : gn_err_set(&why, GN_ERR_NO_MEMORY, "no memory to agree on the ranks that are left");
 
 	if (!status && !t->best)
-		status = propose_own(t, &why);
+		status = propose_own(t, q, a, &why);
 	if (!status)
 		status = w->settle(w->context, &t->proposal, roster_bytes(t->proposal.count), kept, sizeof *kept, &len, &why);
 	if (!status && (len < roster_bytes(0) || kept->count > GN_MEMBERS_MAX || len != roster_bytes(kept->count) ||
@@ -173,10 +188,10 @@ static int is_first(const struct attempt *t)
 
 	while (m < t->ends.count && !t->granted[m])
 		m++;
-	return m < t->ends.count && t->ends.ids[m] == t->g->id;
+	return m < t->ends.count && t->ends.ids[m] == t->g->self.id;
 }
 
-/* Tells those that have promised; counts who has taken it. */
+/* Tells those that have promised, and of a decision those that are taken in; counts which of the former have taken it. */
 static uint32_t tell(struct attempt *t, enum gn_regroup_what what, struct gn_regroup_request *q, struct gn_regroup_answer *a)
 {
 	uint32_t taken = 0;
@@ -185,6 +200,9 @@ static uint32_t tell(struct attempt *t, enum gn_regroup_what what, struct gn_reg
 	for (uint32_t m = 0; m < t->ends.count; m++)
 		if (t->granted[m] && gn_regroup_ask(t->g, t->ends.ids[m], q, a) == GN_REGROUP_ANSWERED)
 			taken += a->result == GN_MEMBERSHIP_GRANTED;
+	for (uint32_t m = 0; m < t->proposal.count && what == GN_REGROUP_DECIDE; m++)
+		if (gn_roster_rank(&t->ends, t->proposal.ids[m]) < 0)
+			gn_regroup_ask(t->g, t->proposal.ids[m], q, a);
 	return taken;
 }
 
@@ -208,12 +226,12 @@ static enum gn_status run_attempt(struct attempt *t, struct gn_regroup_request *
 		return too_few(t->promised, t->ends.count, err);
 	}
 	if (is_tie(t))
-		status = ask_witness(t, err);
+		status = ask_witness(t, q, a, err);
 	/* ranks that promise without being a majority have decided nothing: the next attempt asks again */
 	else if (!gn_membership_is_majority(&t->ends, t->promised))
 		return GN_OK;
 	else if (!t->best)
-		status = propose_own(t, err);
+		status = propose_own(t, q, a, err);
 	if (status)
 		return status;
 	if (is_enough(t, tell(t, GN_REGROUP_ACCEPT, q, a)))
@@ -236,7 +254,7 @@ static enum gn_status attempt(struct gn_regroup *g, const struct gn_world *w, ui
 		if (g->acceptor.promised > g->highest)
 			g->highest = g->acceptor.promised;
 		pthread_mutex_unlock(&g->lock);
-		t->ballot = g->highest = gn_membership_ballot(g->highest, gn_roster_rank(&t->ends, g->id));
+		t->ballot = g->highest = gn_membership_ballot(g->highest, gn_roster_rank(&t->ends, g->self.id));
 		status = t->ends.epoch > g->epoch ? GN_OK : run_attempt(t, q, a, err);
 		*promised = t->promised;
 		*ranks = t->ends.count;
@@ -250,16 +268,19 @@ static enum gn_status attempt(struct gn_regroup *g, const struct gn_world *w, ui
 }
 
 /* Ranks before this one that may be about to propose. */
-static int turn(struct gn_regroup *g, const struct gn_world *w)
+static int turn(struct gn_regroup *g, const struct gn_world *w, struct gn_roster *roster, struct gn_regroup_request *q, struct gn_regroup_answer *a)
 {
 	int before = 0, rank;
 
 	pthread_mutex_lock(&g->lock);
-	rank = gn_roster_rank(&g->acceptor.current, g->id);
+	*roster = g->acceptor.current;
 	pthread_mutex_unlock(&g->lock);
-	for (int r = 0; r < rank; r++)
-		before += !w || !gn_world_is_lost(w, r);
-	return before < TURNS_MAX ? before : TURNS_MAX;
+	rank = gn_roster_rank(roster, g->self.id);
+	*q = (struct gn_regroup_request){.what = GN_REGROUP_WHERE, .epoch = roster->epoch};
+	/* losses that the world did not learn of are found by asking */
+	for (int r = 0; r < rank && before < TURNS_MAX; r++)
+		before += (!w || !gn_world_is_lost(w, r)) && gn_regroup_ask(g, roster->ids[r], q, a) != GN_REGROUP_DEAD;
+	return before;
 }
 
 /* Waits for a decision. */
@@ -268,7 +289,21 @@ static void await_decision(struct gn_regroup *g, uint64_t wait_ns)
 	uint64_t until = gn_clock_ns() + wait_ns;
 
 	while (gn_clock_ns() < until && !is_decided(g))
-		pause_shortly();
+		gn_regroup_pause();
+}
+
+static void await_turn(struct gn_regroup *g, const struct gn_world *w)
+{
+	struct gn_roster *roster = malloc(sizeof *roster);
+	struct gn_regroup_request *q = malloc(sizeof *q);
+	struct gn_regroup_answer *a = malloc(sizeof *a);
+	const uint64_t began = gn_clock_ns();
+
+	while (roster && q && a && !is_decided(g) && gn_clock_ns() < began + (uint64_t)turn(g, w, roster, q, a) * TURN_NS)
+		await_decision(g, TURN_LOOK_NS * (1 + roster->count / 16));
+	free(roster);
+	free(q);
+	free(a);
 }
 
 static enum gn_status agree(struct gn_regroup *g, const struct gn_world *w, uint64_t until_ns, struct gn_err *err)
@@ -277,7 +312,7 @@ static enum gn_status agree(struct gn_regroup *g, const struct gn_world *w, uint
 	uint32_t promised = 0, ranks = 0;
 	enum gn_status status = GN_OK;
 
-	await_decision(g, (uint64_t)turn(g, w) * TURN_NS);
+	await_turn(g, w);
 	for (int number = 0; !status && !is_decided(g); number++) {
 		status = attempt(g, w, began, until_ns, number, &promised, &ranks, err);
 		if (status || is_decided(g))
@@ -285,101 +320,14 @@ static enum gn_status agree(struct gn_regroup *g, const struct gn_world *w, uint
 		/* others that are left have answered by now, or will not */
 		if (gn_clock_ns() > until_ns || (number > 2 && gn_clock_ns() > began + silence_ns(w) + 5 * TURN_NS))
 			status = too_few(promised, ranks, err);
-		await_decision(g, (uint64_t)(1 + g->id % 7) * 20 * PAUSE_NS);
+		await_decision(g, (uint64_t)(1 + g->self.id % 7) * 20 * GN_REGROUP_PAUSE_NS);
 	}
 	return status;
 }
 
-/* --- to meet --- */
+/* --- the new world --- */
 
-/* A port that is free now. */
-static enum gn_status find_port(struct gn_regroup *g, struct gn_err *err)
-{
-	int port = 0, fd;
-	enum gn_status status = gn_net_listen(NULL, &port, &fd, err);
-
-	if (status)
-		return status;
-	close(fd);
-	pthread_mutex_lock(&g->lock);
-	g->port = port;
-	g->port_epoch = g->epoch;
-	pthread_mutex_unlock(&g->lock);
-	return GN_OK;
-}
-
-/* Asks rank 0 for its port. */
-static enum gn_status ask_port(struct gn_regroup *g, uint64_t id, int *port, struct gn_err *err)
-{
-	struct gn_regroup_request *q = malloc(sizeof *q);
-	struct gn_regroup_answer *a = calloc(1, sizeof *a);
-	uint64_t until = gn_clock_ns() + (uint64_t)(JOIN_MAX_S * 1e9);
-	enum gn_status status = q && a ? GN_OK : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a message");
-
-	*port = 0;
-	if (!status)
-		*q = (struct gn_regroup_request){.what = GN_REGROUP_WHERE, .epoch = g->epoch};
-	while (!status && !*port) {
-		enum gn_regroup_reply reply = gn_regroup_ask(g, id, q, a);
-
-		if (reply == GN_REGROUP_ANSWERED && a->port)
-			*port = a->port;
-		else if (reply == GN_REGROUP_DEAD || a->result == GN_MEMBERSHIP_NEWER || gn_clock_ns() > until)
-			status = gn_err_set(err, GN_ERR_PEER_LOST, "the new world's rank 0 does not answer");
-		else
-			pause_shortly();
-	}
-	free(q);
-	free(a);
-	return status;
-}
-
-/* The loopback address is for worlds of one host: rank 0 listens there alone. */
-static void write_rendezvous(const struct gn_regroup *g, const struct gn_roster *roster, int port, char text[256])
-{
-	const struct gn_regroup_contact *c = &g->contacts[roster->ids[0]];
-	int same_host = 1;
-	size_t len = 0;
-
-	for (uint32_t m = 0; m < roster->count; m++)
-		same_host &= g->contacts[roster->ids[m]].same_host;
-	if (same_host)
-		len = (size_t)snprintf(text, 256, GN_NET_LOOPBACK);
-	for (uint32_t i = 0; i < c->addresses.count && !same_host; i++)
-		if (len + strlen(c->addresses.text[i]) < 240)
-			len += (size_t)snprintf(text + len, 256 - len, "%s%s", len ? "," : "", c->addresses.text[i]);
-	snprintf(text + len, 256 - len, ":%d", port);
-}
-
-/* The world of the present epoch. */
-static enum gn_status meet(struct gn_regroup *g, const struct gn_roster *roster, const struct gn_world_options *how, struct gn_world **world,
-			   struct gn_err *err)
-{
-	struct gn_world_options o = *how;
-	struct gn_secret secret;
-	char rendezvous[256];
-	int port = 0;
-	enum gn_status status = gn_secret_derive(&g->secret, "gannet epoch", &roster->key, sizeof roster->key, &secret, err);
-
-	o.rank = gn_roster_rank(roster, g->id);
-	o.size = (int)roster->count;
-	if (!status)
-		status = o.rank ? ask_port(g, roster->ids[0], &port, err) : find_port(g, err);
-	if (status)
-		return status;
-	write_rendezvous(g, roster, o.rank ? port : g->port, rendezvous);
-	o.rendezvous = rendezvous;
-	o.secret = &secret;
-	o.keep_going = 0;
-	if (!(o.limits.join_s > 0) || o.limits.join_s > JOIN_MAX_S)
-		o.limits.join_s = JOIN_MAX_S;
-	status = gn_world_create(&o, g->log, world, err);
-	gn_secret_wipe(&secret);
-	return status;
-}
-
-/* The new world stands, unless it has been given up by others meanwhile, with the promise of this process. */
-static int settle(struct gn_regroup *g)
+int gn_regroup_settle(struct gn_regroup *g)
 {
 	int stands;
 
@@ -395,14 +343,19 @@ static enum gn_status enter(struct gn_regroup *g, struct gn_roster *roster, stru
 {
 	pthread_mutex_lock(&g->lock);
 	*roster = g->acceptor.current;
+	if ((int)roster->count > g->usual)
+		g->usual = (int)roster->count;
 	pthread_mutex_unlock(&g->lock);
+	for (uint32_t m = 0; m < roster->count; m++)
+		gn_regroup_forget_candidate(g, roster->ids[m]);
 	g->epoch = roster->epoch;
-	g->is_last = !roster->count && roster->ids[0] == g->id;
+	g->is_last = !roster->count && roster->ids[0] == g->self.id;
 	if (!roster->count)
 		return gn_err_set(err, GN_ERR_PEER_LOST, "fewer ranks are left than the %d that this run needs", g->least);
-	if (gn_roster_rank(roster, g->id) < 0)
+	if (gn_roster_rank(roster, g->self.id) < 0)
 		return gn_err_set(err, GN_ERR_PEER_LOST, "this rank was taken for lost: %u others have gone on without it, in world %" PRIu64
 				  " of this run", roster->count, roster->epoch);
+	gn_regroup_learn_contacts(g, roster);
 	return GN_OK;
 }
 
@@ -426,11 +379,16 @@ enum gn_status gn_regroup_form(struct gn_regroup *g, const struct gn_world_optio
 			status = enter(g, &roster, err);
 		if (status)
 			return status;
-		status = meet(g, &roster, how, world, err);
-		if (!status && settle(g))
+		status = gn_regroup_meet(g, &roster, how, world, err);
+		if (!status && gn_regroup_settle(g))
 			return GN_OK;
 		if (status && (status == GN_ERR_NO_MEMORY || i >= WORLDS_MAX))
 			return status;
 		gn_log_warn(g->log, "another rank was lost before the new world stood: %s", status ? err->text : "it was given up");
+		/* the others, which have given it up as well, are not waited for */
+		if (!status)
+			gn_world_abort(*world, "the world was given up before it stood");
+		gn_world_destroy(*world);
+		*world = NULL;
 	}
 }

@@ -287,8 +287,9 @@ static enum gn_status try_join(struct gn_world *w, struct gn_heartbeat_options *
 static enum gn_status check_cancelled(void *bootstrap, struct gn_err *err)
 {
 	struct gn_bootstrap *b = bootstrap;
+	enum gn_status status = b->check ? b->check(b->check_context, err) : GN_OK;
 
-	return b->ops->check_cancelled(b, err);
+	return status ? status : b->ops->check_cancelled(b, err);
 }
 
 /* With PMIx, before any communication: a rank that found no interface later would leave the others waiting. */
@@ -337,6 +338,8 @@ static void release(struct gn_world *w, enum gn_heartbeat_exit how, int clean)
 {
 	gn_heartbeat_destroy(w->heartbeat, how);
 	if (w->bootstrap) {
+		if (w->bootstrap->listener)
+			close(w->bootstrap->listener);
 		w->bootstrap->heartbeat = NULL;
 		w->bootstrap->ops->destroy(w->bootstrap, clean);
 	}
@@ -375,6 +378,13 @@ enum gn_status gn_world_create(const struct gn_world_options *options, struct gn
 	w->encrypts = (options && options->encrypt) || (encrypt && *encrypt && strcmp(encrypt, "0"));
 	ifnames = options && options->ifnames ? options->ifnames : getenv(GN_WORLD_IFNAMES);
 	status = open_bootstrap(options, &detected, log, &w->bootstrap, err);
+	if (!status && options && options->rendezvous) {
+		w->bootstrap->listener = options->listener;
+		w->bootstrap->check = options->check;
+		w->bootstrap->check_context = options->check_context;
+	} else if (options && options->rendezvous && options->listener) {
+		close(options->listener);
+	}
 	if (!status)
 		status = raise_descriptor_limit(w->bootstrap, detected.source, err);
 	if (!status)

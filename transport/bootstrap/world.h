@@ -45,6 +45,12 @@ struct gn_world_options {
 	const char *rendezvous;
 	int rank, size;
 	const struct gn_secret *secret; /* with a rendezvous: what its ranks authenticate by; NULL: the file of secret.h. Not kept */
+	/* With a rendezvous, of rank 0: a descriptor of gn_net_listen() at its port. Taken over, also on failure. 0: none */
+	int listener;
+	/* With a rendezvous: called often while gn_world_create(), exchanges and barriers wait, which end with its failure; from the calling
+	 * thread. context outlives the world. NULL: nothing. */
+	enum gn_status (*check)(void *context, struct gn_err *err);
+	void *check_context;
 	/* The program goes on after a rank is lost, the same on all ranks: gn_world_destroy() then still waits for the other ranks,
 	 * so that rank 0 stays while they work; and PMIx is finalized once all ranks have joined, because Slurm's plugin kills a
 	 * step when a task that has not finalized dies. 0: it waits for nobody after a loss. */

@@ -1,4 +1,5 @@
 #include "src/train/loop/combine.h"
+#include "src/train/loop/elastic.h"
 
 #include "src/train/loop/augment_options.h"
 #include "src/train/loop/class_weights.h"
@@ -125,17 +126,25 @@ static int asks_freeze(const struct gn_train_options *o)
 
 static int asks_elastic(const struct gn_train_options *o)
 {
-	return o->elastic > 0;
+	return gn_elastic_least(o) > 0;
+}
+
+/* Others may join. */
+static int asks_growth(const struct gn_train_options *o)
+{
+	int least, most = 0;
+
+	return !gn_elastic_parse(o->elastic, &least, &most, NULL) && most;
 }
 
 static int asks_kept_batch(const struct gn_train_options *o)
 {
-	return o->elastic > 0 && !(o->elastic_batch && !strcmp(o->elastic_batch, "scale"));
+	return gn_elastic_least(o) > 0 && !(o->elastic_batch && !strcmp(o->elastic_batch, "scale"));
 }
 
 static int asks_scaled_batch(const struct gn_train_options *o)
 {
-	return o->elastic > 0 && !asks_kept_batch(o);
+	return gn_elastic_least(o) > 0 && !asks_kept_batch(o);
 }
 
 static int asks_global_batch(const struct gn_train_options *o)
@@ -167,7 +176,7 @@ VALUE_OF(update)
 VALUE_OF(parallel)
 
 enum { COMPRESS, DGC, LOCAL, SHARD, GPU, SHARED, ALLREDUCE, OTHER_THAN_SGD, LARGE_BATCH, NESTEROV, AVERAGE, SERVERS, ASYNC, CLIP, SYNC_BN,
-       HALVING, TRACE, CLASS_WEIGHTS, ELASTIC, LOCAL_FOLDER, PIPELINE, RESIZE, FREEZE,
+       HALVING, TRACE, CLASS_WEIGHTS, ELASTIC, GROWTH, LOCAL_FOLDER, PIPELINE, RESIZE, FREEZE,
        KEPT_BATCH, SCALED_BATCH, GLOBAL_BATCH };
 static const struct gn_train_feature features[] = {
 	[COMPRESS] = {"--compress", "--compress topk:0.1", asks_compress, compress_of},
@@ -189,6 +198,7 @@ static const struct gn_train_feature features[] = {
 	[TRACE] = {"--trace", "--trace t.json", asks_trace, NULL},
 	[CLASS_WEIGHTS] = {"--class-weights", "--class-weights balanced", asks_class_weights, NULL},
 	[ELASTIC] = {"--elastic", "--elastic 2", asks_elastic, NULL},
+	[GROWTH] = {"--elastic MIN:MAX", "--elastic 2:4 --checkpoint c", asks_growth, NULL},
 	[LOCAL_FOLDER] = {"--checkpoint-local", "--checkpoint c --checkpoint-local l", asks_local_folder, NULL},
 	[KEPT_BATCH] = {"--elastic with --elastic-batch keep", "--elastic 2", asks_kept_batch, NULL},
 	[SCALED_BATCH] = {"--elastic with --elastic-batch scale", "--elastic 2 --elastic-batch scale", asks_scaled_batch, NULL},
@@ -227,6 +237,7 @@ static const struct gn_train_conflict conflicts[] = {
 	{&features[ELASTIC], &features[GPU], "the state is kept in the host's memory only"},
 	{&features[ELASTIC], &features[HALVING], "trials are compared at steps that another number of ranks moves"},
 	{&features[ELASTIC], &features[TRACE], "a trace is of ranks that stay the same"},
+	{&features[GROWTH], &features[SHARD], "those that join would need parts of the optimizer state, which only a checkpoint divides anew"},
 	{&features[KEPT_BATCH], &features[SYNC_BN], "ranks whose batches are of one statistic need as many of them each: give --elastic-batch scale"},
 	{&features[GLOBAL_BATCH], &features[SYNC_BN], "ranks whose batches are of one statistic need as many of them each"},
 	{&features[GLOBAL_BATCH], &features[SCALED_BATCH], "the global batch that was given would not stay"},

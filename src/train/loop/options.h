@@ -17,6 +17,7 @@ enum { GN_PATIENCE_MAX = 1000 };
 
 struct gn_server_client;
 struct gn_carried;
+struct gn_regroup;
 
 /* What the option table of `gannet train` fills. Texts are borrowed. */
 struct gn_train_options {
@@ -97,8 +98,11 @@ struct gn_train_options {
 	const char *pipe_schedule;     /* one of GN_PIPE_CHOICES */
 	int64_t micro_batches;	       /* in which each batch passes a pipeline; batch and accumulate count micro-batches within a run */
 	const char *cut;	       /* as gn_cuts_parse takes it; NULL: chosen */
-	int64_t elastic;	       /* ranks with which the run goes on after losses; 0: it ends with the first loss */
+	const char *elastic;	       /* elastic.h; NULL: it ends with the first loss */
 	const char *elastic_batch;     /* keep or scale: what becomes of the global batch after a loss */
+	int64_t spares;		       /* with elastic: of the ranks, those that wait for losses */
+	const char *join;	       /* for the command: the checkpoint folder of a run that this process is to join */
+	struct gn_regroup *regroup;    /* with elastic, for the command and rank 0's questions who waits; else NULL */
 	struct gn_carried *carried;    /* with elastic: the state in memory; else NULL */
 	int any_order;		       /* bucket sizes that change the order of sums may be tried, too: bucket_autotune.h */
 	struct gn_world_options world;

@@ -3,6 +3,7 @@
 #include "src/base/sha256.h"
 #include "src/base/text.h"
 #include "src/base/version.h"
+#include "src/train/loop/elastic.h"
 #include "src/train/loop/input.h"
 #include "src/train/loop/session.h"
 #include "src/train/parallel/mesh.h"
@@ -34,7 +35,7 @@ int gn_train_keeps_going(const struct gn_train_options *o)
 {
 	struct gn_server_spec spec = gn_train_servers(o);
 
-	return o->elastic || (!spec.is_shared && (spec.mode == GN_UPDATE_ASYNC || spec.mode == GN_UPDATE_SSP));
+	return gn_elastic_least(o) || (!spec.is_shared && (spec.mode == GN_UPDATE_ASYNC || spec.mode == GN_UPDATE_SSP));
 }
 
 int gn_train_workers(const struct gn_train_options *o, int ranks)

@@ -3,7 +3,9 @@
 
 #include "src/base/clock.h"
 #include "src/base/text.h"
+#include "src/train/loop/elastic.h"
 
+#include "transport/bootstrap/regroup.h"
 #include "transport/coll/agree.h"
 
 #include <inttypes.h>
@@ -125,6 +127,7 @@ enum gn_status gn_session_step(struct gn_session *s, const volatile sig_atomic_t
 		.lr = gn_lr_at(&s->schedule.lr, (double)s->schedule.global_batch, gn_session_epoch(s)),
 		.stop = *stop != 0,
 		.save = gn_session_wants_save(s),
+		.regroup = gn_comm_rank(s->comm) == 0 && s->options->regroup && gn_regroup_candidates(s->options->regroup) > 0,
 		.writing = gn_checkpoint_writer_is_busy(s->checkpoint.writer),
 		.has_next = gn_session_has_batch(s, s->state.sample + s->schedule.global_batch),
 	};
@@ -154,6 +157,7 @@ enum gn_status gn_session_step(struct gn_session *s, const volatile sig_atomic_t
 	sums->predicted += predicted;
 	sums->predicted_compute += predicted > 0 ? s->last.computed_s + s->last.update_s : 0;
 	*stopping = s->last.stop;
+	s->grows = s->last.regroup;
 	sums->lr = step.lr;
 	sums->steps++;
 	sums->images += gn_session_step_images(s);
@@ -212,7 +216,7 @@ enum gn_status gn_session_begin_autotune(struct gn_session *s, uint64_t steps_le
 	enum gn_status status;
 
 	gn_session_begin_compression(s, steps_left);
-	status = s->pipeline || gn_replica_sums_on_gpus(&s->replica) || s->compress.method || s->replica.local.every > 1 || s->replica.shard || s->options->served || s->options->elastic ?
+	status = s->pipeline || gn_replica_sums_on_gpus(&s->replica) || s->compress.method || s->replica.local.every > 1 || s->replica.shard || s->options->served || gn_elastic_least(s->options) ?
 			 GN_OK : begin_autotune(s, steps_left, err);
 
 	if (!status)

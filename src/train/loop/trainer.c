@@ -8,11 +8,13 @@
 #include "src/train/parallel/cuts.h"
 #include "src/train/plan/device.h"
 #include "src/train/loop/carried.h"
+#include "src/train/loop/elastic.h"
 #include "src/train/loop/session_pipeline.h"
 #include "src/train/metrics/scaling_report.h"
 #include "src/train/loop/step.h"
 #include "src/train/loop/summary.h"
 #include "transport/bootstrap/library_versions.h"
+#include "transport/bootstrap/regroup.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -267,13 +269,16 @@ static enum gn_status train(struct gn_session *s, const volatile sig_atomic_t *s
 
 	gn_progress_bar_begin(&progress, "training", "images", steps_left(s) * s->schedule.global_batch);
 	progress.terminal = progress.terminal && s->worker == 0 && gn_comm_rank(s->comm) == 0;
-	while (!status && !gn_session_is_done(s) && !stopping && !is_cut_short(s)) {
+	while (!status && !gn_session_is_done(s) && !stopping && !is_cut_short(s) && !s->grows) {
 		status = gn_session_step(s, stop, &sums, &stopping, err);
 		if (!status)
 			status = after_step(s, &sums, stop, &stopping, err);
 		gn_progress_bar_add(&progress, s->schedule.global_batch);
 	}
 	gn_progress_bar_end(&progress);
+	s->grows &= !gn_session_is_done(s) && !stopping && !is_cut_short(s);
+	if (!status && s->grows)
+		return gn_session_drain(s, err);
 	/* a failure to save was a warning until here */
 	if (!status && s->state.step != first)
 		status = gn_session_save_last(s, err);
@@ -403,6 +408,7 @@ static enum gn_status log_end(struct gn_session *s, int stopped, struct gn_err *
 	gn_weight_layouts_in(layouts, whole.params);
 	if (status)
 		return status;
+	gn_log_debug(s->log, "parameters after step %" PRIu64 ": %s", s->state.step, hex);
 	status = gn_usage_gather(s->status.usage, err);
 	if (status)
 		return status;
@@ -430,6 +436,16 @@ static int is_told(struct gn_log *log, struct gn_comm *comm, int agreed, enum gn
 	return !agreed || gn_comm_rank(comm) > 0;
 }
 
+/* Others find the run by it. Without it they cannot join, and the run goes on. */
+static void publish(struct gn_session *s)
+{
+	int least, most = 0;
+	struct gn_err why;
+
+	if (!gn_elastic_parse(s->options->elastic, &least, &most, NULL) && most && gn_regroup_publish(s->options->regroup, s->options->checkpoint, &why))
+		gn_log_warn(s->log, "nobody can join this run: %s", why.text);
+}
+
 /* Until the log says that the run has begun. A start that is refused before that says nothing about the run in the log, which may be
  * another's that goes on. */
 static enum gn_status start(struct gn_session *s, const volatile sig_atomic_t *stop, int *is_in_log, struct gn_err *err)
@@ -448,6 +464,8 @@ static enum gn_status start(struct gn_session *s, const volatile sig_atomic_t *s
 	if (!status)
 		status = gn_agree_status(s->comm, log_start(s, resumed, err), err);
 	*is_in_log = !status;
+	if (!status && s->options->regroup && s->options->checkpoint && gn_comm_rank(s->comm) == 0)
+		publish(s);
 	return status;
 }
 
@@ -511,6 +529,8 @@ enum gn_status gn_train_run(const struct gn_train_options *options, const char *
 		status = begin(s, err);
 	if (!status)
 		status = train(s, stop, &stopped, err);
+	if (!status && s->grows)
+		status = gn_err_set(err, GN_ERR_PEER_LOST, "after step %" PRIu64 " processes that wait are taken in", s->state.step);
 	if (!status)
 		status = gn_session_log_bubble(s, err);
 	if (!status)
@@ -521,6 +541,8 @@ enum gn_status gn_train_run(const struct gn_train_options *options, const char *
 		status = gn_err_set(err, GN_ERR_STOPPED, "stopped on request after step %" PRIu64 "%s", s->state.step,
 				    options->checkpoint ? "; go on with --resume auto" : "; without --checkpoint nothing is "
 				    "kept");
+	if (options->regroup && options->checkpoint && gn_comm_rank(comm) == 0 && status != GN_ERR_PEER_LOST)
+		gn_regroup_unpublish(options->checkpoint);
 	if (status == GN_ERR_PEER_LOST && options->carried && !s->failed_alone) {
 		status = is_in_log ? keep_state(s, err) : status;
 		s->checkpoint.leaves_owner = 1;

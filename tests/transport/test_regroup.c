@@ -1,0 +1,148 @@
+/* New worlds after losses, of real processes: one of them that is lost while the new world is being made costs no time limit. */
+#include "tests/test.h"
+
+#include "src/base/clock.h"
+#include "transport/bootstrap/regroup_internal.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { SIZE = 4, LIMIT_MS = 60000 };
+/* What is far below the limit for joining, 20 s, also on a busy machine. */
+#define SOON_NS 8000000000u
+
+struct place {
+	int rank, port, listener;
+	struct gn_secret secret;
+	int (*run)(const struct place *, struct gn_world *, struct gn_regroup *);
+};
+
+static struct gn_world_options how(void)
+{
+	return (struct gn_world_options){.limits = {.heartbeat_s = 3, .join_s = 30}};
+}
+
+/* A rank's process; its exit code. */
+static int run_rank(const struct place *p)
+{
+	struct gn_regroup_options ro = {.least = 1};
+	struct gn_world_options o = how();
+	struct gn_world *w = NULL;
+	struct gn_regroup *g = NULL;
+	struct gn_log *log = NULL;
+	struct gn_err err;
+	char rendezvous[64];
+	int code;
+
+	gn_log_create(2, GN_LOG_ERROR, &log, NULL);
+	ro.log = log;
+	snprintf(rendezvous, sizeof rendezvous, GN_NET_LOOPBACK ":%d", p->port);
+	o.rendezvous = rendezvous;
+	o.rank = p->rank;
+	o.size = SIZE;
+	o.secret = &p->secret;
+	o.keep_going = 1;
+	o.listener = p->rank ? 0 : p->listener;
+	if (p->rank)
+		close(p->listener);
+	if (gn_world_create(&o, log, &w, &err) || gn_regroup_open(w, &ro, &g, &err)) {
+		fprintf(stderr, "rank %d: %s\n", p->rank, err.text);
+		return 1;
+	}
+	gn_world_wait_for_nobody(w);
+	code = p->run(p, w, g);
+	gn_regroup_close(g);
+	gn_log_destroy(log);
+	return code;
+}
+
+/* All ranks: the listener that rank 0 hands over is there before any of them. */
+static void run_all(int (*run)(const struct place *, struct gn_world *, struct gn_regroup *), const int codes[SIZE])
+{
+	struct place p = {.run = run};
+	struct gn_err err;
+	pid_t pid[SIZE];
+	int status;
+
+	assert_ok(gn_secret_random(&p.secret, &err));
+	assert_ok(gn_net_listen(GN_NET_LOOPBACK, &p.port, &p.listener, &err));
+	for (p.rank = 0; p.rank < SIZE; p.rank++) {
+		fflush(NULL);
+		pid[p.rank] = fork();
+		assert_true(pid[p.rank] >= 0);
+		if (!pid[p.rank]) {
+			alarm(100);
+			_exit(run_rank(&p));
+		}
+	}
+	close(p.listener);
+	for (int r = 0; r < SIZE; r++) {
+		assert_int_equal(waitpid(pid[r], &status, 0), pid[r]);
+		assert_int_equal(WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status), codes[r]);
+	}
+}
+
+/* Rank 3 is lost, and the others agree on a world, in which one of them is lost before it comes there: rank 0 or rank 2. */
+static int lose(const struct place *p, struct gn_world *w, struct gn_regroup *g, int second)
+{
+	const struct gn_world_options o = how();
+	struct gn_err err;
+	uint64_t began;
+	int decided = 0;
+
+	if (p->rank == 3)
+		return 3;
+	while (gn_world_check(w, NULL) == GN_OK)
+		gn_regroup_pause();
+	while (p->rank == second && !decided) {
+		pthread_mutex_lock(&g->lock);
+		g->ready = 1;
+		decided = g->acceptor.current.epoch == 2;
+		pthread_mutex_unlock(&g->lock);
+		gn_regroup_pause();
+	}
+	if (decided)
+		_exit(2);
+	began = gn_clock_ns();
+	if (gn_regroup_form(g, &o, LIMIT_MS, &w, &err)) {
+		fprintf(stderr, "rank %d: %s\n", p->rank, err.text);
+		return 1;
+	}
+	if (gn_world_size(w) != 2 || gn_regroup_epoch(g) < 3 || gn_world_barrier(w, &err) || gn_clock_ns() - began > SOON_NS) {
+		fprintf(stderr, "rank %d: %d ranks in world %d after %.1f s\n", p->rank, gn_world_size(w), (int)gn_regroup_epoch(g),
+			(double)(gn_clock_ns() - began) * 1e-9);
+		return 1;
+	}
+	gn_world_destroy(w);
+	return 0;
+}
+
+static int lose_first(const struct place *p, struct gn_world *w, struct gn_regroup *g)
+{
+	return lose(p, w, g, 0);
+}
+
+static int lose_last(const struct place *p, struct gn_world *w, struct gn_regroup *g)
+{
+	return lose(p, w, g, 2);
+}
+
+static void test_second_loss(void **state)
+{
+	(void)state;
+	run_all(lose_first, (const int[SIZE]){2, 0, 0, 3});
+	run_all(lose_last, (const int[SIZE]){0, 0, 2, 3});
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_second_loss),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,428 @@
+/* Processes that wait, spare ranks and those that join: how members know of them, and how they are taken in. */
+#include "transport/bootstrap/regroup_internal.h"
+
+#include "src/base/clock.h"
+#include "src/base/file.h"
+#include "src/base/trust.h"
+#include "src/base/version.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Of the members; it asks so many of the first ones that answer, one of which proposes the next epoch in all likelihood. */
+enum { REGISTRARS = 4 };
+#define ASK_AGAIN_NS 300000000u
+/* One that has not asked for so long is gone. */
+#define FRESH_NS 3000000000u
+/* Others that come with the first one are taken in together with it. */
+#define GATHER_NS 700000000u
+#define FILE_MAX_BYTES (64u << 20)
+
+/* --- members --- */
+
+static struct gn_regroup_candidate *place_for(struct gn_regroup *g, uint64_t id, uint64_t now)
+{
+	for (int i = 0; i < g->candidate_count; i++)
+		if (g->candidates[i].id == id)
+			return &g->candidates[i];
+	for (int i = 0; i < g->candidate_count; i++)
+		if (now > g->candidates[i].heard_ns + FRESH_NS)
+			return &g->candidates[i];
+	return g->candidate_count < GN_REGROUP_CANDIDATES ? &g->candidates[g->candidate_count++] : NULL;
+}
+
+void gn_regroup_note_candidate(struct gn_regroup *g, const struct gn_regroup_request *q, struct gn_regroup_answer *a)
+{
+	uint64_t now = gn_clock_ns();
+	struct gn_regroup_candidate *c;
+
+	if (!q->value && !g->most)
+		a->refusal = GN_REGROUP_CLOSED;
+	if (!q->value && memcmp(q->digest, g->digest, sizeof g->digest))
+		a->refusal = GN_REGROUP_DIFFERS;
+	if (a->refusal || g->leaves || gn_roster_rank(&g->acceptor.current, q->self.id) >= 0)
+		return;
+	/* all places taken: it asks again */
+	c = place_for(g, q->self.id, now);
+	if (!c || gn_regroup_add_contact(g, &q->self))
+		return;
+	if (c->id != q->self.id || now > c->heard_ns + FRESH_NS)
+		*c = (struct gn_regroup_candidate){.id = q->self.id, .since_ns = now};
+	c->is_spare = q->value != 0;
+	c->heard_ns = now;
+	a->result = GN_MEMBERSHIP_GRANTED;
+}
+
+void gn_regroup_forget_candidate(struct gn_regroup *g, uint64_t id)
+{
+	pthread_mutex_lock(&g->lock);
+	for (int i = 0; i < g->candidate_count; i++)
+		if (g->candidates[i].id == id)
+			g->candidates[i].heard_ns = 0;
+	pthread_mutex_unlock(&g->lock);
+}
+
+int gn_regroup_has_place(const struct gn_regroup *g, const struct gn_regroup_candidate *c, uint32_t ranks)
+{
+	return gn_clock_ns() < c->heard_ns + FRESH_NS && (int)ranks < (c->is_spare ? g->usual : g->most);
+}
+
+int gn_regroup_candidates(struct gn_regroup *g)
+{
+	uint64_t now = gn_clock_ns();
+	int taken = 0, is_time = 0;
+
+	pthread_mutex_lock(&g->lock);
+	for (int i = 0; i < g->candidate_count; i++) {
+		const struct gn_regroup_candidate *c = &g->candidates[i];
+
+		if (gn_roster_rank(&g->acceptor.current, c->id) >= 0 || !gn_regroup_has_place(g, c, g->acceptor.current.count + (uint32_t)taken))
+			continue;
+		taken++;
+		is_time |= now > c->since_ns + GATHER_NS;
+	}
+	pthread_mutex_unlock(&g->lock);
+	return is_time ? taken : 0;
+}
+
+void gn_regroup_end(struct gn_regroup *g, enum gn_status status)
+{
+	struct gn_regroup_request *q = calloc(1, sizeof *q);
+	struct gn_regroup_answer *a = malloc(sizeof *a);
+	struct gn_regroup_candidate waiting[GN_REGROUP_CANDIDATES];
+	int count;
+
+	pthread_mutex_lock(&g->lock);
+	count = g->candidate_count;
+	memcpy(waiting, g->candidates, (size_t)count * sizeof *waiting);
+	pthread_mutex_unlock(&g->lock);
+	for (int i = 0; i < count && q && a; i++) {
+		q->what = GN_REGROUP_END;
+		q->value = (uint32_t)-status;
+		if (gn_clock_ns() < waiting[i].heard_ns + FRESH_NS)
+			gn_regroup_ask(g, waiting[i].id, q, a);
+	}
+	free(q);
+	free(a);
+}
+
+/* --- contacts --- */
+
+static uint32_t list_unknown(struct gn_regroup *g, const struct gn_roster *roster, uint64_t wanted[GN_REGROUP_CONTACTS])
+{
+	uint32_t count = 0;
+
+	pthread_mutex_lock(&g->lock);
+	for (uint32_t m = 0; m < roster->count && count < GN_REGROUP_CONTACTS; m++)
+		if (!gn_regroup_find(g, roster->ids[m]))
+			wanted[count++] = roster->ids[m];
+	pthread_mutex_unlock(&g->lock);
+	return count;
+}
+
+/* Asks members in turn until one knows some; how many are known now. */
+static uint32_t learn_some(struct gn_regroup *g, const struct gn_roster *roster, const struct gn_regroup_request *q, struct gn_regroup_answer *a)
+{
+	for (uint32_t m = 0; m < roster->count; m++) {
+		if (roster->ids[m] == g->self.id || gn_regroup_ask(g, roster->ids[m], q, a) != GN_REGROUP_ANSWERED || !a->contact_count)
+			continue;
+		pthread_mutex_lock(&g->lock);
+		for (uint32_t i = 0; i < a->contact_count; i++)
+			gn_regroup_add_contact(g, &a->contacts[i]);
+		pthread_mutex_unlock(&g->lock);
+		return a->contact_count;
+	}
+	return 0;
+}
+
+void gn_regroup_learn_contacts(struct gn_regroup *g, const struct gn_roster *roster)
+{
+	struct gn_regroup_request *q = calloc(1, sizeof *q);
+	struct gn_regroup_answer *a = malloc(sizeof *a);
+	uint32_t found = 1;
+
+	/* one that nobody knows is lost to this world */
+	while (q && a && found) {
+		q->what = GN_REGROUP_CONTACT;
+		q->value = list_unknown(g, roster, q->wanted);
+		found = q->value ? learn_some(g, roster, q, a) : 0;
+	}
+	free(q);
+	free(a);
+}
+
+/* --- the file --- */
+
+/* DIR/members: this, the contacts, and the roster's ids. Of and for the same build, while the run lasts. */
+struct members_file {
+	char format[16], build[65], zero[7];
+	struct gn_secret secret;
+	int32_t first_ranks, usual, silent_ms, contact_count;
+	struct gn_roster roster;
+};
+static const char format[16] = "gannet-members";
+
+enum gn_status gn_regroup_publish(struct gn_regroup *g, const char *directory, struct gn_err *err)
+{
+	struct members_file *m = calloc(1, sizeof *m);
+	struct gn_regroup_contact *contacts = NULL;
+	char path[4096], made[4096 + 8];
+	int fd = -1;
+	enum gn_status status = m ? gn_path_join(path, sizeof path, directory, "members", err) : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory");
+
+	if (!status) {
+		pthread_mutex_lock(&g->lock);
+		memcpy(m->format, format, sizeof format);
+		memcpy(m->build, gn_version_source_digest(), sizeof m->build);
+		m->secret = g->secret;
+		m->first_ranks = g->first_ranks;
+		m->usual = g->usual;
+		m->silent_ms = g->silent_ms;
+		m->contact_count = (int32_t)g->contact_count;
+		m->roster = g->acceptor.current;
+		contacts = malloc(g->contact_count * sizeof *contacts);
+		if (contacts)
+			memcpy(contacts, g->contacts, g->contact_count * sizeof *contacts);
+		pthread_mutex_unlock(&g->lock);
+		snprintf(made, sizeof made, "%s.new", path);
+		/* left by a crash */
+		unlink(made);
+		fd = open(made, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+		status = fd < 0 ? gn_err_errno(err, errno, "cannot create %s", made) : GN_OK;
+	}
+	if (!status && !contacts)
+		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for contacts");
+	if (!status)
+		status = gn_write_full(fd, m, sizeof *m, made, err);
+	if (!status)
+		status = gn_write_full(fd, contacts, (size_t)m->contact_count * sizeof *contacts, made, err);
+	if (fd >= 0)
+		close(fd);
+	if (!status && rename(made, path))
+		status = gn_err_errno(err, errno, "cannot rename %s", made);
+	if (status && fd >= 0)
+		unlink(made);
+	if (m)
+		gn_secret_wipe(&m->secret);
+	free(m);
+	free(contacts);
+	return status;
+}
+
+void gn_regroup_unpublish(const char *directory)
+{
+	char path[4096];
+
+	if (!gn_path_join(path, sizeof path, directory, "members", NULL))
+		unlink(path);
+}
+
+static enum gn_status load(const char *path, char **out, size_t *len, struct gn_err *err)
+{
+	int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	off_t end;
+	enum gn_status status;
+
+	if (fd < 0 && errno == ENOENT)
+		return gn_err_set(err, GN_ERR_NOT_FOUND, "there is no %s: no run that others may join (--elastic MIN:MAX) is going on there", path);
+	if (fd < 0)
+		return gn_err_errno(err, errno, "cannot read %s", path);
+	status = gn_trust_check_secret(fd, path, "the file of a run's members", err);
+	end = lseek(fd, 0, SEEK_END);
+	if (!status && (end < (off_t)sizeof(struct members_file) || end > (off_t)FILE_MAX_BYTES))
+		status = gn_err_set(err, GN_ERR_USAGE, "%s is no file of a run's members", path);
+	*out = status ? NULL : malloc((size_t)end);
+	if (!status)
+		status = *out ? gn_pread_full(fd, *out, (size_t)end, 0, path, err) : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %s", path);
+	close(fd);
+	*len = (size_t)end;
+	return status;
+}
+
+static enum gn_status check_file(const struct members_file *m, size_t len, const char *path, struct gn_err *err)
+{
+	if (memcmp(m->format, format, sizeof format) || m->contact_count < 0 || m->roster.count > GN_MEMBERS_MAX ||
+	    len != sizeof *m + (size_t)m->contact_count * sizeof(struct gn_regroup_contact))
+		return gn_err_set(err, GN_ERR_USAGE, "%s is no file of a run's members, or of another version of this program", path);
+	if (memcmp(m->build, gn_version_source_digest(), sizeof m->build))
+		return gn_err_set(err, GN_ERR_USAGE, "%s is of a run of another build of this program: join it with the same one", path);
+	return GN_OK;
+}
+
+static enum gn_status open_joining(const struct members_file *m, const struct gn_regroup_options *options, struct gn_regroup **out,
+				   struct gn_err *err)
+{
+	const struct gn_regroup_contact *contacts = (const void *)(m + 1);
+	struct gn_regroup *g;
+	struct gn_secret random;
+	uint64_t id = 0;
+	enum gn_status status = gn_secret_random(&random, err);
+
+	/* no rank of the first world has such a one */
+	memcpy(&id, random.bytes, sizeof id);
+	id |= UINT64_C(1) << 63;
+	if (!status)
+		status = gn_regroup_create(options, id, &m->secret, &g, err);
+	if (status)
+		return status;
+	g->first_ranks = m->first_ranks;
+	g->usual = m->usual;
+	g->silent_ms = m->silent_ms;
+	gn_acceptor_init(&g->acceptor, &m->roster);
+	status = gn_net_choose(options->ifnames ? options->ifnames : getenv(GN_WORLD_IFNAMES), &g->self.addresses, err);
+	for (int i = 0; i < m->contact_count && !status; i++)
+		if (gn_regroup_add_contact(g, &contacts[i]))
+			status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for contacts");
+	if (!status && gn_regroup_add_contact(g, &g->self))
+		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for contacts");
+	if (!status)
+		status = gn_regroup_start(g, err);
+	if (status)
+		gn_regroup_close(g);
+	else
+		*out = g;
+	return status;
+}
+
+enum gn_status gn_regroup_join(const char *directory, const struct gn_regroup_options *options, struct gn_regroup **out, struct gn_err *err)
+{
+	char path[4096], *data = NULL;
+	size_t len = 0;
+	enum gn_status status = gn_path_join(path, sizeof path, directory, "members", err);
+
+	if (!status)
+		status = load(path, &data, &len, err);
+	if (!status)
+		status = check_file((const void *)data, len, path, err);
+	if (!status)
+		status = open_joining((const void *)data, options, out, err);
+	if (data)
+		explicit_bzero(data, len);
+	free(data);
+	return status;
+}
+
+/* --- to wait --- */
+
+/* Registers with the first members that answer: how many did, or -1 when one has refused. */
+static int ask_in(struct gn_regroup *g, struct gn_regroup_request *q, struct gn_regroup_answer *a, struct gn_roster *roster, struct gn_err *err)
+{
+	int answered = 0;
+
+	pthread_mutex_lock(&g->lock);
+	*roster = g->acceptor.current;
+	pthread_mutex_unlock(&g->lock);
+	*q = (struct gn_regroup_request){.what = GN_REGROUP_JOIN, .value = (uint32_t)g->is_spare, .self = g->self};
+	memcpy(q->digest, g->digest, sizeof q->digest);
+	for (uint32_t m = 0; m < roster->count && answered < REGISTRARS; m++) {
+		if (gn_regroup_ask(g, roster->ids[m], q, a) != GN_REGROUP_ANSWERED)
+			continue;
+		answered++;
+		if (a->refusal == GN_REGROUP_CLOSED)
+			gn_err_set(err, GN_ERR_USAGE, "the run takes nobody in: it was started without --elastic MIN:MAX");
+		if (a->refusal == GN_REGROUP_DIFFERS)
+			gn_err_set(err, GN_ERR_USAGE, "options or data differ from the run's: give its own, which are in the file options of its folder");
+		if (a->refusal)
+			return -1;
+		pthread_mutex_lock(&g->lock);
+		gn_acceptor_decide(&g->acceptor, &a->roster);
+		pthread_mutex_unlock(&g->lock);
+	}
+	return answered;
+}
+
+/* Until it is taken in or told of the run's end, for a moment. */
+static int is_over(struct gn_regroup *g, uint64_t until_ns, const volatile sig_atomic_t *stop, int *taken)
+{
+	int ended;
+
+	do {
+		pthread_mutex_lock(&g->lock);
+		ended = g->has_ended;
+		*taken = gn_roster_rank(&g->acceptor.current, g->self.id) >= 0;
+		pthread_mutex_unlock(&g->lock);
+		if (*taken || ended || *stop)
+			return 1;
+		gn_regroup_pause();
+	} while (gn_clock_ns() < until_ns);
+	return 0;
+}
+
+static enum gn_status wait_to_be_taken(struct gn_regroup *g, const volatile sig_atomic_t *stop, int *taken, struct gn_err *err)
+{
+	struct gn_regroup_request *q = malloc(sizeof *q);
+	struct gn_regroup_answer *a = malloc(sizeof *a);
+	struct gn_roster *roster = malloc(sizeof *roster);
+	uint64_t heard = gn_clock_ns();
+	enum gn_status status = q && a && roster ? GN_OK : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for messages");
+
+	while (!status) {
+		int answered = ask_in(g, q, a, roster, err);
+
+		if (answered)
+			heard = gn_clock_ns();
+		if (answered < 0)
+			status = err->status;
+		else if (is_over(g, gn_clock_ns() + ASK_AGAIN_NS, stop, taken))
+			break;
+		else if (gn_clock_ns() > heard + FRESH_NS + (uint64_t)g->silent_ms * 1000000)
+			status = gn_err_set(err, GN_ERR_PEER_LOST, "none of the run's ranks answers any more");
+	}
+	free(q);
+	free(a);
+	free(roster);
+	return status;
+}
+
+enum gn_status gn_regroup_await(struct gn_regroup *g, const struct gn_world_options *how, const volatile sig_atomic_t *stop, int limit_ms,
+				struct gn_world **world, struct gn_err *err)
+{
+	int taken = 0, ended;
+	enum gn_status status = wait_to_be_taken(g, stop, &taken, err);
+
+	*world = NULL;
+	if (status)
+		return status;
+	if (taken)
+		return gn_regroup_form(g, how, limit_ms, world, err);
+	pthread_mutex_lock(&g->lock);
+	ended = g->has_ended;
+	status = g->end_status;
+	pthread_mutex_unlock(&g->lock);
+	if (!ended)
+		return gn_err_set(err, GN_ERR_STOPPED, "stopped on request while it waited to be taken in");
+	return status ? gn_err_set(err, status, "the run has ended before this process was taken in") : GN_OK;
+}
+
+enum gn_status gn_regroup_begin(struct gn_regroup *g, const struct gn_world_options *how, int limit_ms, struct gn_world **world,
+				struct gn_err *err)
+{
+	struct gn_roster *roster = malloc(sizeof *roster);
+	enum gn_status status = roster ? GN_OK : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the first world");
+
+	if (!status)
+		*roster = g->acceptor.current;
+	gn_world_destroy(*world);
+	*world = NULL;
+	if (!status && !g->is_spare) {
+		pthread_mutex_lock(&g->lock);
+		g->ready = 1;
+		pthread_mutex_unlock(&g->lock);
+		status = gn_regroup_meet(g, roster, how, world, err);
+		if (!status && !gn_regroup_settle(g)) {
+			gn_world_abort(*world, "the world was given up before it stood");
+			gn_world_destroy(*world);
+			*world = NULL;
+			status = GN_ERR_PEER_LOST;
+		}
+		if (status)
+			status = gn_regroup_form(g, how, limit_ms, world, err);
+	}
+	free(roster);
+	return status;
+}
