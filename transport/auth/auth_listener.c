@@ -69,7 +69,8 @@ static struct refused *find_refused(struct gn_auth_listener *l, const char *addr
 static void log_refusal(struct gn_auth_listener *l, const char *address, enum gn_handshake_result why)
 {
 	static const char *const names[] = {[GN_HANDSHAKE_RENDEZVOUS] = "rendezvous", [GN_HANDSHAKE_HEARTBEAT] = "heartbeat",
-					    [GN_HANDSHAKE_TREE] = "exchange between ranks"};
+					    [GN_HANDSHAKE_TREE] = "exchange between ranks",
+					    [GN_HANDSHAKE_REGROUP] = "agreement after losses"};
 	struct refused *k = find_refused(l, address);
 	uint64_t now = gn_clock_ns();
 	char more[64] = "";
