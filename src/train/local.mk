@@ -34,6 +34,7 @@ libgannet_train_a_SOURCES += \
 	src/train/loop/predict.c src/train/loop/predict.h \
 	src/train/loop/predict_round.c src/train/loop/predict_round.h \
 	src/train/loop/replica.c src/train/loop/replica.h \
+	src/train/loop/replica_plan.c \
 	src/train/loop/served.c src/train/loop/served.h \
 	src/train/loop/session.c src/train/loop/session.h \
 	src/train/loop/session_best.c \
@@ -42,7 +43,7 @@ libgannet_train_a_SOURCES += \
 	src/train/loop/session_evaluate.c \
 	src/train/loop/session_halving.c \
 	src/train/loop/session_mesh_log.c \
-	src/train/loop/session_pipeline.c src/train/loop/session_pipeline.h \
+	src/train/loop/session_pipeline.c \
 	src/train/loop/session_served.c \
 	src/train/loop/session_shard.c \
 	src/train/loop/session_state.c \

@@ -4,7 +4,6 @@
 #include "transport/coll/agree.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 static int is_queued(const struct gn_replica *r)
@@ -139,92 +138,6 @@ enum gn_status gn_replica_share(struct gn_replica *r, struct gn_err *err)
 	return gn_optimizer_create(o->model, &o->optimizer, &arrays, r->device.compute, &r->optimizer, err);
 }
 
-struct gn_plan *gn_replica_plan_of(const struct gn_replica *r, int k)
-{
-	return k % r->plan_count ? r->more_plans[k % r->plan_count - 1] : r->plan;
-}
-
-size_t gn_replica_plan_bytes(const struct gn_replica *r)
-{
-	size_t bytes = 0;
-
-	for (int k = 0; k < r->plan_count; k++)
-		bytes += gn_plan_bytes(gn_replica_plan_of(r, k));
-	return bytes;
-}
-
-static void destroy_plans(struct gn_replica *r)
-{
-	gn_plan_destroy(r->plan);
-	for (int k = 0; r->more_plans && k + 1 < r->plan_count; k++)
-		gn_plan_destroy(r->more_plans[k]);
-	free(r->more_plans);
-	r->plan = NULL;
-	r->more_plans = NULL;
-	r->plan_count = 1;
-}
-
-/* Of the other micro-batches in flight, in the layouts of the first. */
-static enum gn_status create_more_plans(struct gn_replica *r, const struct gn_model *model, const struct gn_plan_options *o, struct gn_err *err)
-{
-	int count = gn_pipe_schedule_in_flight(gn_pipe_stage_schedule(r->options.pipe));
-	enum gn_status status = GN_OK;
-
-	r->more_plans = calloc((size_t)count, sizeof(struct gn_plan *));
-	if (!r->more_plans)
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the plans of %d micro-batches", count);
-	r->plan_count = count;
-	for (int k = 0; k + 1 < count && !status; k++)
-		status = gn_plan_create(model, o, r->params.device, r->flat, r->buffers.device, &r->more_plans[k], err);
-	return status;
-}
-
-/* The first plan chooses weight layouts; a later one has what it was given. */
-static enum gn_status create_plan(struct gn_replica *r, const struct gn_model *model, const struct gn_plan_options *o, struct gn_err *err)
-{
-	enum gn_status status = gn_plan_create(model, o, r->params.device, r->flat, r->buffers.device, &r->plan, err);
-
-	return status ? status : gn_weight_layouts_take(r->layouts, r->plan, err);
-}
-
-/* The input has the layout in which the stage before computes it. */
-static enum gn_status create_stage(struct gn_replica *r, const struct gn_model *model, struct gn_plan_options *o, struct gn_err *err)
-{
-	struct gn_pipe_stage *pipe = r->options.pipe;
-	struct gn_layout input;
-	struct gn_err told;
-	enum gn_status status = gn_pipe_stage_get_layout(pipe, &input, err), connected;
-
-	o->input = gn_pipe_stage_is_first(pipe) ? NULL : &input;
-	if (!status)
-		status = create_plan(r, model, o, err);
-	if (!status)
-		status = create_more_plans(r, model, o, err);
-	if (status == GN_ERR_PEER_LOST)
-		return status;
-	connected = gn_pipe_stage_connect(pipe, o->input, status ? NULL : gn_plan_output_layout(r->plan), o->batch, status ? &told : err);
-	return status ? status : connected;
-}
-
-enum gn_status gn_replica_set_plan(struct gn_replica *r, const struct gn_model *model, const struct gn_plan_options *po, struct gn_err *err)
-{
-	struct gn_plan_options o = *po;
-	enum gn_status status;
-
-	destroy_plans(r); /* before the next one allocates its memory */
-	r->staged = 0;
-	o.device = &r->device;
-	o.weights = gn_weight_layouts_layouts(r->layouts);
-	o.batches = r->options.batches;
-	o.share = 1 / gn_replica_mean_batches(r);
-	o.mean_loss = r->piggyback + GN_PIGGYBACK_LOSS;
-	o.correct = r->piggyback + GN_PIGGYBACK_CORRECT;
-	o.class_weights = r->options.class_weights;
-	o.mean_weight = o.class_weights ? r->piggyback + GN_PIGGYBACK_WEIGHT : NULL;
-	status = r->options.pipe ? create_stage(r, model, &o, err) : create_plan(r, model, &o, err);
-	return status || !r->reducer ? status : gn_replica_cut(r, err);
-}
-
 int gn_replica_sums_on_gpus(const struct gn_replica *r)
 {
 	return is_queued(r) && gn_comm_size(r->options.comm) > 1;
@@ -322,7 +235,7 @@ void gn_replica_release(struct gn_replica *r)
 	gn_compressor_destroy(r->compressor);
 	if (r->device.device && gn_replica_sums_on_gpus(r))
 		gn_comm_detach(r->options.comm);
-	destroy_plans(r);
+	gn_replica_destroy_plans(r);
 	gn_optimizer_destroy(r->optimizer);
 	gn_ema_release(&r->ema);
 	gn_shard_destroy(r->shard);

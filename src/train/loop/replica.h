@@ -110,6 +110,8 @@ enum gn_status gn_replica_compress_from(struct gn_replica *r, uint64_t step, uin
 enum gn_status gn_replica_cut(struct gn_replica *r, struct gn_err *err);
 void gn_replica_release(struct gn_replica *r);
 
+/* Before the next ones allocate their memory; there may be none. */
+void gn_replica_destroy_plans(struct gn_replica *r);
 /* The plan of micro-batch number k of a step; with pipe. And bytes of all plans. */
 struct gn_plan *gn_replica_plan_of(const struct gn_replica *r, int k);
 size_t gn_replica_plan_bytes(const struct gn_replica *r);

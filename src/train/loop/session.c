@@ -8,7 +8,6 @@
 #include "src/train/loop/class_weights.h"
 #include "src/train/loop/input.h"
 #include "src/train/loop/sample_log.h"
-#include "src/train/loop/session_pipeline.h"
 #include "src/train/model/weights.h"
 #include "src/train/optim/lr_scale.h"
 

@@ -15,6 +15,7 @@
 #include "src/train/optim/lr.h"
 #include "src/train/optim/resize_schedule.h"
 #include "src/train/parallel/bucket_autotune.h"
+#include "src/train/parallel/mesh.h"
 #include "src/train/parallel/step_forecast.h"
 #include "src/train/plan/sync_bn.h"
 
@@ -114,12 +115,27 @@ struct gn_compress_choice {
 	double step_s, exposed_s;  /* the least of the steps after the first ones, and what they waited for gradients */
 };
 
-struct gn_session_pipeline;
+/* Of a run whose network is divided among the stages of pipelines. The session's communicator stays the world and its model the whole network;
+ * its replica trains this rank's part with the ranks of the same stage, its worker is the data index. The whole arrays are in host memory in
+ * torch's order, on rank 0, and on the others if there is something to evaluate; they are current after gn_session_gather. */
+struct gn_session_pipeline {
+	struct gn_mesh mesh;
+	struct gn_comm *data;	/* the ranks of this stage, by data index */
+	struct gn_comm *pipe;	/* the stages of this rank's pipeline, by stage */
+	struct gn_pipe_stage *stage;
+	struct gn_model *part;
+	int *nodes;		/* [stages - 1]: the first node of each stage but the first */
+	struct gn_weight_layouts *plain; /* of the whole network: torch's order */
+	float *params, *buffers; /* NULL: this rank has none of the whole */
+	float *average_params, *average_buffers; /* with --ema */
+	double waited_s;	/* before the first step, as the next */
+	uint64_t sent_bytes;
+};
 
 struct gn_session {
 	const struct gn_train_options *options;
 	struct gn_comm *comm;		 /* of the ranks that take each step together */
-	struct gn_session_pipeline *pipeline; /* session_pipeline.h; NULL: each rank has the whole network */
+	struct gn_session_pipeline *pipeline; /* NULL: each rank has the whole network */
 	int worker, workers;		 /* in the order of samples: of comm's ranks, of its pipelines, or of all workers of parameter servers */
 	unsigned losses;		 /* gn_world_losses() that is logged, with parameter servers, */
 	char *is_lost;			 /* and whose, by worker; NULL: nobody's */
@@ -283,5 +299,38 @@ enum gn_status gn_session_mark_best(const struct gn_session *s, struct gn_err *e
 void gn_session_end_status(struct gn_session *s, const char *how);
 /* Epochs done, with the fraction of the current one. */
 double gn_session_epoch(const struct gn_session *s);
+
+/* --- pipelines, session_pipeline.c and session_mesh_log.c --- */
+
+/* Collective; failures are agreed on. With --parallel: the mesh, and, where it has pipelines, s->pipeline. Sets worker and workers. */
+enum gn_status gn_session_open_mesh(struct gn_session *s, struct gn_err *err);
+/* Collective; failures are agreed on. After the model is there: where it is cut, this rank's part and its stage. Without pipelines nothing,
+ * here and below. */
+enum gn_status gn_session_cut(struct gn_session *s, struct gn_err *err);
+/* Local. Memory for the whole arrays. */
+enum gn_status gn_session_alloc_whole(struct gn_session *s, struct gn_err *err);
+void gn_session_pipeline_destroy(struct gn_session_pipeline *p);
+/* What this rank trains, and the ranks that train the same. */
+const struct gn_model *gn_session_own_model(const struct gn_session *s);
+struct gn_comm *gn_session_data_comm(const struct gn_session *s);
+/* Whether this rank's stage reads images. */
+int gn_session_reads_images(const struct gn_session *s);
+/* Collective. After gn_replica_fetch: parameters, buffers and averages of all stages become the whole arrays, on rank 0, or on all ranks. */
+enum gn_status gn_session_gather(struct gn_session *s, int everywhere, struct gn_err *err);
+/* Borrows the whole averages. */
+void gn_session_whole_average(const struct gn_session *s, struct gn_ema *out);
+/* For a checkpoint: which elements of slots this rank has, and copies of them in torch's order, freed by gn_session_free_split. */
+void gn_session_set_stage_range(const struct gn_session *s, struct gn_checkpoint_arrays *a);
+enum gn_status gn_session_split_stage(struct gn_session *s, struct gn_checkpoint_arrays *a, struct gn_err *err);
+/* Collective. Rank 0 has read the whole arrays, and reads the slots: each rank takes its part of all, in torch's order. folder: of a checkpoint,
+ * NULL: without one. */
+enum gn_status gn_session_restore_stage(struct gn_session *s, const char *folder, const struct gn_checkpoint_info *info, struct gn_err *err);
+/* Collective. Logs the mesh, and what each stage has, sends and will wait; after the last step what was measured. */
+enum gn_status gn_session_log_mesh(struct gn_session *s, struct gn_err *err);
+enum gn_status gn_session_log_bubble(struct gn_session *s, struct gn_err *err);
+/* "mesh": {...} of the log's line at start. */
+void gn_session_put_mesh(const struct gn_session *s, struct gn_json *j);
+/* Prefixes the text with the stages of lost ranks. */
+void gn_session_name_lost(const struct gn_session *s, struct gn_err *err);
 
 #endif

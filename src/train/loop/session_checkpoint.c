@@ -1,6 +1,6 @@
 /* How a session's state is saved: the folder, when it is written, and what is told of it. */
 #include "src/train/loop/carried.h"
-#include "src/train/loop/session_pipeline.h"
+#include "src/train/loop/session.h"
 
 #include "data/shard/manifest.h"
 #include "src/base/clock.h"

@@ -1,5 +1,5 @@
 /* Evaluation between the steps of a run. */
-#include "src/train/loop/session_pipeline.h"
+#include "src/train/loop/session.h"
 
 #include "src/base/clock.h"
 #include "src/base/text.h"

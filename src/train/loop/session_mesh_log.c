@@ -1,5 +1,5 @@
 /* What is told of a mesh: before the first step what each stage has and will wait, afterwards what was measured. */
-#include "src/train/loop/session_pipeline.h"
+#include "src/train/loop/session.h"
 
 #include "src/base/text.h"
 #include "src/train/parallel/cuts.h"
@@ -133,6 +133,25 @@ enum gn_status gn_session_log_bubble(struct gn_session *s, struct gn_err *err)
 	}
 	free(all);
 	return GN_OK;
+}
+
+void gn_session_put_mesh(const struct gn_session *s, struct gn_json *j)
+{
+	const struct gn_session_pipeline *p = s->pipeline;
+	struct gn_strbuf cuts;
+
+	if (!p)
+		return;
+	gn_strbuf_init(&cuts);
+	gn_cuts_text(s->model, p->nodes, p->mesh.shape.pipeline - 1, &cuts);
+	gn_json_object(j, "mesh");
+	gn_json_int(j, "data", p->mesh.shape.data);
+	gn_json_int(j, "pipeline", p->mesh.shape.pipeline);
+	gn_json_string(j, "cut", gn_strbuf_text(&cuts));
+	gn_json_string(j, "schedule", s->options->pipe_schedule);
+	gn_json_int(j, "micro_batches", s->options->micro_batches);
+	gn_json_end(j);
+	gn_strbuf_release(&cuts);
 }
 
 void gn_session_name_lost(const struct gn_session *s, struct gn_err *err)

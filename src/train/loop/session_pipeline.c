@@ -1,4 +1,4 @@
-#include "src/train/loop/session_pipeline.h"
+#include "src/train/loop/session.h"
 
 #include "src/base/alloc.h"
 #include "src/train/parallel/cuts.h"

@@ -9,7 +9,6 @@
 #include "src/train/model/init.h"
 #include "src/train/loop/input.h"
 #include "src/train/loop/network.h"
-#include "src/train/loop/session_pipeline.h"
 #include "src/train/model/weights.h"
 
 #include <inttypes.h>

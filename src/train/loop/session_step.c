@@ -1,5 +1,5 @@
 /* A step of a run: what comes before and after it. */
-#include "src/train/loop/session_pipeline.h"
+#include "src/train/loop/session.h"
 
 #include "src/base/clock.h"
 #include "src/base/text.h"

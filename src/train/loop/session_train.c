@@ -1,5 +1,5 @@
 /* The part of a session that trains: loader and plan, made anew when the side of the images changes. */
-#include "src/train/loop/session_pipeline.h"
+#include "src/train/loop/session.h"
 
 #include "src/train/plan/device.h"
 #include "src/train/loop/augment_options.h"

@@ -5,11 +5,10 @@
 #include "src/base/sha256.h"
 #include "src/base/text.h"
 #include "src/base/version.h"
-#include "src/train/parallel/cuts.h"
 #include "src/train/plan/device.h"
 #include "src/train/loop/carried.h"
 #include "src/train/loop/elastic.h"
-#include "src/train/loop/session_pipeline.h"
+#include "src/train/loop/session.h"
 #include "src/train/metrics/scaling_report.h"
 #include "src/train/loop/step.h"
 #include "src/train/loop/summary.h"
@@ -317,23 +316,6 @@ static void log_compressor(const struct gn_compressor *c, struct gn_json *j)
 	gn_json_end(j);
 }
 
-static void log_mesh(const struct gn_session *s, struct gn_json *j)
-{
-	const struct gn_session_pipeline *p = s->pipeline;
-	struct gn_strbuf cuts;
-
-	gn_strbuf_init(&cuts);
-	gn_cuts_text(s->model, p->nodes, p->mesh.shape.pipeline - 1, &cuts);
-	gn_json_object(j, "mesh");
-	gn_json_int(j, "data", p->mesh.shape.data);
-	gn_json_int(j, "pipeline", p->mesh.shape.pipeline);
-	gn_json_string(j, "cut", gn_strbuf_text(&cuts));
-	gn_json_string(j, "schedule", s->options->pipe_schedule);
-	gn_json_int(j, "micro_batches", s->options->micro_batches);
-	gn_json_end(j);
-	gn_strbuf_release(&cuts);
-}
-
 static enum gn_status log_start(struct gn_session *s, int resumed, struct gn_err *err)
 {
 	const int is_after_loss = s->options->carried && s->options->carried->why;
@@ -357,8 +339,7 @@ static enum gn_status log_start(struct gn_session *s, int resumed, struct gn_err
 		gn_json_uint(j, "sample", s->state.sample);
 		gn_json_uint(j, "total_steps", s->state.step + steps_left(s));
 		gn_json_int(j, "ranks", s->pipeline ? gn_comm_size(s->comm) : s->workers);
-		if (s->pipeline)
-			log_mesh(s, j);
+		gn_session_put_mesh(s, j);
 		gn_json_int(j, "nodes", gn_world_nodes(gn_comm_world(s->comm)));
 		gn_json_uint(j, "global_batch", s->schedule.global_batch);
 		if (is_after_loss) {
