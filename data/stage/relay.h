@@ -14,11 +14,12 @@
 #ifndef GN_DATA_STAGE_RELAY_H
 #define GN_DATA_STAGE_RELAY_H
 
-#include "data/stage/http.h"
 #include "src/base/progress_bar.h"
 #include "transport/coll/comm.h"
 
 #define GN_RELAY_WINDOW 4
+
+struct gn_http_options; /* data/stage/http.h */
 
 struct gn_relay_options {
 	const char *from, *to;

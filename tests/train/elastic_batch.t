@@ -98,10 +98,13 @@ back() { (($(field shard resume step) % 7 == 0 && $(field shard recovered step) 
 check 'from a checkpoint' back
 check 'each image was used once an epoch' once shard
 same_bits() { # as a run of three that goes on there
-	local step
+	local step from
 	step=$(field shard resume step)
+	# Killed before the first checkpoint: from the beginning.
+	from=none
+	((step == 0)) || from=$scratch/shard/step-$(printf %08d "$step")
 	timeout -k 5 60 "$gannet" launch -n 3 -- "$gannet" "${train[@]}" --steps 60 --shard optimizer --global-batch 64 \
-		--resume "$scratch/shard/step-$(printf %08d "$step")" --log "$scratch/again.jsonl" || return 1
+		--resume "$from" --log "$scratch/again.jsonl" || return 1
 	[[ $(field again end params_sha256) = "$(field shard end params_sha256)" ]]
 }
 check 'bits are those of a start from that checkpoint' same_bits
