@@ -132,8 +132,8 @@ enum gn_status gn_cuda_activate_grad(struct gn_cuda_stream *s, enum gn_cuda_type
 }
 
 struct factors {
-	size_t rows;
-	int pixels, channels, drops;
+	size_t rows, drops; /* drops: 0 or 1; no padding: see struct softmax */
+	int pixels, channels;
 	const void *by_map;
 	const float *by_channel;
 	struct gn_cuda_dropout by_image;
@@ -177,7 +177,7 @@ template <class T, int V> static enum gn_status scale_maps(struct gn_cuda_stream
 
 enum gn_status gn_cuda_scale_maps(struct gn_cuda_stream *s, const struct gn_cuda_factors *f, const void *x, void *y, struct gn_err *err)
 {
-	struct factors given = {(size_t)f->n * f->pixels, f->pixels, f->channels, f->by_image != NULL, f->by_map, f->by_channel, {}};
+	struct factors given = {(size_t)f->n * f->pixels, f->by_image != NULL, f->pixels, f->channels, f->by_map, f->by_channel, {}};
 	int is_wide = wide_channels(f->type, f->channels) && multiple_of_16(x) && multiple_of_16(y) && multiple_of_16(f->by_map);
 
 	if (f->by_image)

@@ -31,7 +31,7 @@ enum gn_status gn_blas_check(const struct gn_blas *b, cublasStatus_t code, const
 	if (code == CUBLAS_STATUS_SUCCESS)
 		return GN_OK;
 	if (p && p->pass == GN_BLAS_BATCH)
-		snprintf(shape, sizeof shape, " (%d products, %s, %dx%d to %d)", p->batch.count, gn_cuda_type_name(p->batch.type), p->batch.rows,
+		snprintf(shape, sizeof shape, " (%d products, %s, %dx%d to %d)", (int)p->batch.count, gn_cuda_type_name(p->batch.type), p->batch.rows,
 			 p->batch.depth, p->batch.columns);
 	else if (p)
 		snprintf(shape, sizeof shape, " (linear layer %s, %s, %dx%d to %d)", gn_blas_pass_name(p->pass),

@@ -61,10 +61,10 @@ enum gn_status gn_blas_plan_create(struct gn_blas *b, const struct gn_blas_linea
  * and [columns][depth]. Strides are the elements from row to row, steps those from product to product. */
 struct gn_blas_batch {
 	enum gn_cuda_type type, result_type; /* of a and b; of d: the same, or f32 */
-	int rows, columns, depth, count;
+	int rows, columns, depth;
 	int a_transposed, b_transposed;
 	int a_stride, b_stride, d_stride;
-	int64_t a_step, b_step, d_step;
+	int64_t count, a_step, b_step, d_step;
 };
 
 /* As gn_blas_plan_create(); of its data x is a, weight b and y d. */

@@ -105,7 +105,7 @@ static enum gn_status describe_matrices(struct gn_blas_plan *p, const struct pro
 			layouts[i], i == 2 ? q->d_type : type, (uint64_t)q->rows[i], (uint64_t)q->columns[i],
 			l->count ? strides[i] : q->rows[i]), "cublasLtMatrixLayoutCreate", p, err);
 		if (!status && l->count)
-			status = describe_batch(p, *layouts[i], l->count, steps[i], err);
+			status = describe_batch(p, *layouts[i], (int32_t)l->count, steps[i], err);
 	}
 	return status;
 }

@@ -191,10 +191,11 @@ enum gn_status gn_cuda_layer_norm_grad(struct gn_cuda_stream *s, const struct gn
 	return GN_BY_TYPE(l->type, is_wide, layer_norm_grad, s, l, x, dy, dx, dweight, dbias, err);
 }
 
+/* No padding, as in all arguments of kernels: the emulation looks for addresses in every word. */
 struct softmax {
 	size_t rows;
 	int count, stride;
-	float factor;
+	double factor;
 };
 
 template <class T> static __global__ void __launch_bounds__(GN_CUDA_THREADS) softmax_kernel(struct softmax m, const float *scores, T *p)
@@ -207,16 +208,16 @@ template <class T> static __global__ void __launch_bounds__(GN_CUDA_THREADS) sof
 		int count = row < m.rows ? m.count : 0;
 		const float *from = scores + row * m.stride;
 		T *to = p + row * m.stride;
-		float top = -INFINITY, sum = 0;
+		float factor = (float)m.factor, top = -INFINITY, sum = 0;
 
 		for (int i = lane; i < count; i += LANES)
 			top = from[i] > top ? from[i] : top;
 		top = row_total<1>(top, shared);
 		for (int i = lane; i < count; i += LANES)
-			sum += expf(m.factor * (from[i] - top));
+			sum += expf(factor * (from[i] - top));
 		sum = row_total<0>(sum, shared);
 		for (int i = lane; i < count; i += LANES)
-			narrow(expf(m.factor * (from[i] - top)) / sum, &to[i]);
+			narrow(expf(factor * (from[i] - top)) / sum, &to[i]);
 	}
 }
 
@@ -230,13 +231,13 @@ template <class T> static __global__ void __launch_bounds__(GN_CUDA_THREADS) sof
 		int count = row < m.rows ? m.count : 0;
 		const float *from = dp + row * m.stride;
 		T *to = p + row * m.stride;
-		float dot = 0;
+		float factor = (float)m.factor, dot = 0;
 
 		for (int i = lane; i < count; i += LANES)
 			dot += widen(to[i]) * from[i];
 		dot = row_total<0>(dot, shared);
 		for (int i = lane; i < count; i += LANES)
-			narrow(m.factor * widen(to[i]) * (from[i] - dot), &to[i]);
+			narrow(factor * widen(to[i]) * (from[i] - dot), &to[i]);
 	}
 }
 
@@ -259,11 +260,11 @@ static enum gn_status softmax_of_type(struct gn_cuda_stream *s, enum gn_cuda_typ
 enum gn_status gn_cuda_softmax(struct gn_cuda_stream *s, enum gn_cuda_type type, size_t rows, int count, int stride, double factor,
 			       const float *scores, void *p, struct gn_err *err)
 {
-	return softmax_of_type(s, type, softmax{rows, count, stride, (float)factor}, 0, scores, p, err);
+	return softmax_of_type(s, type, softmax{rows, count, stride, factor}, 0, scores, p, err);
 }
 
 enum gn_status gn_cuda_softmax_grad(struct gn_cuda_stream *s, enum gn_cuda_type type, size_t rows, int count, int stride, double factor,
 				    const float *dp, void *p, struct gn_err *err)
 {
-	return softmax_of_type(s, type, softmax{rows, count, stride, (float)factor}, 1, dp, p, err);
+	return softmax_of_type(s, type, softmax{rows, count, stride, factor}, 1, dp, p, err);
 }

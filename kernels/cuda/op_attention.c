@@ -138,11 +138,11 @@ static void destroy(struct gn_op *op)
 
 static enum gn_status plan(struct attention_op *a, struct gn_blas *blas, struct gn_err *err)
 {
-	int t = a->heads.pixels, size = a->heads.size, count = a->heads.n * a->heads.heads;
-	int64_t head_step = (int64_t)t * size, p_step = (int64_t)t * a->stride;
+	int t = a->heads.pixels, size = a->heads.size;
+	int64_t count = (int64_t)a->heads.n * a->heads.heads, head_step = (int64_t)t * size, p_step = (int64_t)t * a->stride;
 	enum gn_cuda_type type = a->heads.type;
-	const struct gn_blas_batch scores = {type, GN_CUDA_F32, t, t, size, count, 0, 1, size, size, a->stride, head_step, head_step, p_step};
-	struct gn_blas_batch sums = {type, type, t, size, t, count, 0, 0, a->stride, size, size, p_step, head_step, head_step};
+	const struct gn_blas_batch scores = {type, GN_CUDA_F32, t, t, size, 0, 1, size, size, a->stride, count, head_step, head_step, p_step};
+	struct gn_blas_batch sums = {type, type, t, size, t, 0, 0, a->stride, size, size, count, p_step, head_step, head_step};
 	enum gn_status status = gn_blas_batch_create(blas, &scores, &a->scores, err);
 
 	if (!status)

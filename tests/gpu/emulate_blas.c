@@ -170,7 +170,7 @@ static void run(const void *args)
 {
 	const struct call *c = args;
 
-	for (int i = 0; c->pass == GN_BLAS_BATCH && i < c->batch.count; i++)
+	for (int64_t i = 0; c->pass == GN_BLAS_BATCH && i < c->batch.count; i++)
 		multiply(&c->batch, &c->data, i);
 	if (c->pass == GN_BLAS_BATCH)
 		return;
