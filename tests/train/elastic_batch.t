@@ -76,7 +76,7 @@ done
 check 'half of four ranks, 0 among them, are killed at once' kills four 4 '0 2' --steps 60 --elastic 2 --checkpoint "$scratch/four"
 check 'the others go on' test "$(codes four 4)" = '137 0 137 0 '
 
-begin stop 2 --steps 60 --elastic 1 --heartbeat-timeout 2 --checkpoint "$scratch/stop"
+begin stop 2 --steps 60 --elastic 1 --heartbeat-timeout 2 --checkpoint "$scratch/stop" --checkpoint-every 1 --keep 2
 check 'a run of two begins, and rank 0 is stopped' test $? = 0
 send STOP stop 0
 check 'the other goes on to the end' await_line 40 1 '"event": "end"' "$scratch/stop.jsonl"

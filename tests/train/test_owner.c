@@ -205,6 +205,13 @@ static void test_one_successor(void **state)
 		assert_int_equal(gn_owner_settle(root, gn_owner_nonce(heir), &mine, sizeof mine, &kept, sizeof kept, &len, &err), GN_ERR_EXISTS);
 		gn_owner_release(heir);
 	}
+	/* one that wakes up after all that does not make itself the owner again */
+	assert_ok(gn_owner_claim_after(root, "", NULL, NULL, &owner, &err));
+	assert_ok(gn_owner_check(owner, &err));
+	unlink(path);
+	assert_int_equal(gn_owner_check(owner, &err), GN_ERR_EXISTS);
+	assert_false(is_there());
+	gn_owner_release(owner);
 	assert_int_equal(gn_owner_settle(root, "", &mine, sizeof mine, &kept, sizeof kept, &len, &err), GN_ERR_USAGE);
 }
 

@@ -18,6 +18,7 @@ struct gn_owner {
 	struct gn_owner_identity self;
 	int fd; /* of the file, for the heartbeat */
 	int beating;
+	int has_heirs; /* other processes of the run may have taken over, and ended: a file that is gone is theirs */
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t ended;
@@ -180,6 +181,7 @@ enum gn_status gn_owner_claim_after(const char *directory, const char *predecess
 	if (!o)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to claim %s", directory);
 	o->fd = -1;
+	o->has_heirs = predecessor != NULL;
 	pthread_mutex_init(&o->lock, NULL);
 	pthread_cond_init(&o->ended, NULL);
 	status = gn_path_join(o->path, sizeof o->path, directory, "owner", err);
@@ -213,6 +215,9 @@ enum gn_status gn_owner_check(struct gn_owner *o, struct gn_err *err)
 	struct gn_owner_file now;
 	enum gn_status status = gn_owner_file_look(o->path, &now, err);
 
+	if (status == GN_ERR_NOT_FOUND && o->has_heirs)
+		return gn_err_set(err, GN_ERR_EXISTS, "%s is gone: ranks of this run that went on without this one may have ended, or somebody has "
+				  "removed it", o->path);
 	if (status == GN_ERR_NOT_FOUND) {
 		stop_beating(o);
 		close(o->fd);

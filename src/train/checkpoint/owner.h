@@ -31,13 +31,14 @@ struct gn_owner;
 enum gn_status gn_owner_claim(const char *directory, const volatile sig_atomic_t *stop, struct gn_log *log,
 			      struct gn_owner **out, struct gn_err *err);
 /* The same for a run that has agreed with its other processes that the one which owned the folder with this nonce, and may live on
- * unreachable or stopped, is no longer part of it: takes over from that one without waiting. NULL or "": there was none. */
+ * unreachable or stopped, is no longer part of it: takes over from that one without waiting. NULL: a run that ends with any loss. "": there
+ * was none yet. */
 enum gn_status gn_owner_claim_after(const char *directory, const char *predecessor, const volatile sig_atomic_t *stop, struct gn_log *log,
 				    struct gn_owner **out, struct gn_err *err);
 /* Makes the names of temporary files unique to this run. Borrowed. */
 const char *gn_owner_nonce(const struct gn_owner *o);
-/* Whether the folder still belongs to this run. A removed owner file is created again. GN_ERR_EXISTS names the new owner and this
- * run. */
+/* Whether the folder still belongs to this run. A removed owner file is created again, unless processes of the run may go on without this one,
+ * which may have ended: GN_ERR_EXISTS then, too. GN_ERR_EXISTS names the new owner and this run. */
 enum gn_status gn_owner_check(struct gn_owner *o, struct gn_err *err);
 /* Removes the file if it still belongs to this run. NULL is fine. */
 void gn_owner_release(struct gn_owner *o);

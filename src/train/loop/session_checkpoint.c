@@ -275,9 +275,18 @@ static enum gn_status finish(struct gn_session *s, struct gn_err *err)
 	return status;
 }
 
-/* What a later save may mend is a warning. */
-static enum gn_status forgive(struct gn_session *s, enum gn_status status, const struct gn_err *err)
+/* The folder has another owner: with --elastic that may be ranks of this run which took this one for lost, and which it has to ask. */
+static enum gn_status note_owner(const struct gn_session *s, enum gn_status status, struct gn_err *err)
 {
+	if (status == GN_ERR_EXISTS && s->options->carried)
+		err->status = status = GN_ERR_PEER_LOST;
+	return status;
+}
+
+/* What a later save may mend is a warning. */
+static enum gn_status forgive(struct gn_session *s, enum gn_status status, struct gn_err *err)
+{
+	status = note_owner(s, status, err);
 	if (s->failed_alone || (status != GN_ERR_IO && status != GN_ERR_NO_SPACE && status != GN_ERR_NOT_FOUND &&
 				status != GN_ERR_NO_MEMORY))
 		return status;
@@ -322,5 +331,5 @@ enum gn_status gn_session_save_last(struct gn_session *s, struct gn_err *err)
 	if (status || !s->options->checkpoint || s->checkpoint.saved_step == s->state.step)
 		return status;
 	status = begin_save(s, err);
-	return status ? status : finish(s, err);
+	return note_owner(s, status ? status : finish(s, err), err);
 }
