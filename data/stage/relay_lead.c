@@ -93,9 +93,10 @@ static void take_state(struct gn_relay *r, struct gn_relay_node *n, const struct
 		return;
 	memcpy(n->have, bits, len_bytes);
 	n->state = GN_RELAY_NODE_READY;
-	n->cannot_read = h->status != 0;
-	if (n->cannot_read)
+	if (h->status) {
+		n->cannot_read = 1;
 		gn_err_set(&r->lead->unread, (enum gn_status)h->status, "no node that is left can read %s", r->options->from);
+	}
 	n->missing = 0;
 	for (uint32_t c = 0; c < r->tree.chunks; c++)
 		n->missing += !gn_relay_bit(n->have, c);
