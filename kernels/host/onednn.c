@@ -125,12 +125,12 @@ enum gn_status gn_dnnl_md_any(struct gn_dnnl_op *op, int dims, const dnnl_dims_t
 	return own_md(op, dims, shape, type, dnnl_format_tag_any, out, err);
 }
 
-enum gn_status gn_dnnl_md_plain(struct gn_dnnl_op *op, int dims, const dnnl_dims_t shape, dnnl_data_type_t type,
-				gn_dnnl_md *out, struct gn_err *err)
+enum gn_status gn_dnnl_md_plain(struct gn_dnnl_op *op, int dims, const dnnl_dims_t shape, gn_dnnl_md *out,
+				struct gn_err *err)
 {
 	static const dnnl_format_tag_t tags[] = {dnnl_format_tag_undef, dnnl_a, dnnl_ab, dnnl_abc, dnnl_abcd, dnnl_abcde};
 
-	return own_md(op, dims, shape, type, tags[dims], out, err);
+	return own_md(op, dims, shape, dnnl_f32, tags[dims], out, err);
 }
 
 gn_dnnl_md gn_dnnl_query(const_dnnl_primitive_desc_t pd, dnnl_query_t what, int index)

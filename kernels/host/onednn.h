@@ -8,9 +8,6 @@ enum gn_status gn_dnnl_conv_create(const struct gn_op *base, struct gn_op **out,
 enum gn_status gn_dnnl_max_pool_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);
 /* The input has plain layout. */
 enum gn_status gn_dnnl_linear_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);
-/* A convolution of one pixel over tokens: an NHWC map of one column. */
-int gn_dnnl_tokens_fit(const struct gn_op *base);
-enum gn_status gn_dnnl_tokens_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);
 enum gn_status gn_dnnl_reorder_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);
 
 #endif

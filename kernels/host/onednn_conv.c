@@ -94,7 +94,7 @@ static enum gn_status describe(struct conv *c, struct gn_err *err)
 		s = gn_dnnl_md_any(c->op, 4, out_shape, c->type, &c->out, err);
 	if (!s)
 		s = gn_dnnl_md_any(c->op, c->weight_dims, c->weight_shape, c->type, &c->weight_any, err);
-	return s ? s : gn_dnnl_md_plain(c->op, 1, c->bias_shape, dnnl_f32, &c->bias, err);
+	return s ? s : gn_dnnl_md_plain(c->op, 1, c->bias_shape, &c->bias, err);
 }
 
 /* Post-operations sum and relu; the caller destroys *attr. */
@@ -181,7 +181,7 @@ static enum gn_status choose_weight(struct conv *c, const_dnnl_primitive_desc_t 
 
 	if (c->op->base.desc.groups > 1) {
 		info->weight = (struct gn_weight_layout){GN_WEIGHT_PLAIN, 0};
-		return gn_dnnl_md_plain(c->op, c->weight_dims, c->weight_shape, dnnl_f32, &c->weight, err);
+		return gn_dnnl_md_plain(c->op, c->weight_dims, c->weight_shape, &c->weight, err);
 	}
 	if (c->op->base.desc.weight.order == GN_WEIGHT_ANY && is_low(c))
 		info->weight = blocks_of(&shape);

@@ -76,8 +76,8 @@ struct gn_weight_layout gn_dnnl_weight_of_md(const struct gn_weight_shape *s, co
 /* Lets the primitive choose the layout. */
 enum gn_status gn_dnnl_md_any(struct gn_dnnl_op *op, int dims, const dnnl_dims_t shape, dnnl_data_type_t type,
 			      gn_dnnl_md *out, struct gn_err *err);
-enum gn_status gn_dnnl_md_plain(struct gn_dnnl_op *op, int dims, const dnnl_dims_t shape, dnnl_data_type_t type,
-				gn_dnnl_md *out, struct gn_err *err);
+enum gn_status gn_dnnl_md_plain(struct gn_dnnl_op *op, int dims, const dnnl_dims_t shape, gn_dnnl_md *out,
+				struct gn_err *err);
 /* Whether md describes memory of that shape, type and format. */
 int gn_dnnl_md_is(gn_dnnl_md md, int dims, const dnnl_dims_t shape, dnnl_data_type_t type, dnnl_format_tag_t tag);
 /* Memory descriptor number index of a primitive, as dnnl_primitive_desc_query_md(): borrowed. */

@@ -7,7 +7,7 @@ enum gn_status gn_host_op_create(const struct gn_op *base, struct gn_op **out, s
 
 	switch (base->desc.kind) {
 	case GN_OP_CONV:
-		return gn_dnnl_tokens_fit(base) ? gn_dnnl_tokens_create(base, out, err) : gn_dnnl_conv_create(base, out, err);
+		return gn_dnnl_conv_create(base, out, err);
 	case GN_OP_BATCH_NORM:
 		return gn_host_batch_norm_create(base, out, err);
 	case GN_OP_MAX_POOL:

@@ -59,40 +59,6 @@ static void test_groups(void **state)
 		}
 }
 
-/* Convolutions of one pixel over NHWC maps of one column, which are products of rows: in inference, with weights packed once, without and
- * with the gradient of the input. */
-static void test_token_linears(void **state)
-{
-	/* images, channels, tokens, out, bias */
-	static const int table[][5] = {{2, 37, 5, 11, 1}, {3, 768, 17, 96, 1}, {1, 8, 1, 3, 0}, {4, 64, 50, 192, 1}};
-	char title[80];
-
-	(void)state;
-	for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-		for (int mode = 0; mode < 8; mode++) {
-			const int *t = table[i];
-			int low = mode >= 4;
-			struct gn_op_desc d = {.kind = GN_OP_CONV, .channels_out = t[3], .kernel = 1, .stride = 1, .bias = t[4],
-					       .training = mode % 4 > 1, .needs_din = mode % 4 > 2, .frozen = mode % 4 == 1, .bf16 = low,
-					       .emulate = 1};
-			struct gn_op *op;
-			struct gn_err err;
-
-			if (low && !gn_backend_has_bf16(GN_BACKEND_HOST))
-				continue;
-			d.weight.order = mode % 2 ? GN_WEIGHT_ANY : GN_WEIGHT_PLAIN;
-			d.in[0] = d.in[1] = shape(t[0], t[1], t[2], 1);
-			d.in[0].block = 0;
-			snprintf(title, sizeof title, "%stokens, %d to %d, mode %d", low ? "bf16 " : "", t[1], t[3], mode);
-			op_compare(title, &d, 0, low ? (struct op_bounds){4e-3, 2e-5} : (struct op_bounds){2e-6, 2e-6});
-			assert_ok(gn_op_create(GN_BACKEND_HOST, &d, &op, &err));
-			/* no reorder before or behind it */
-			assert_int_equal(gn_op_info(op)->in[0].block, 0);
-			assert_int_equal(gn_op_info(op)->out.block, 0);
-			gn_op_destroy(op);
-		}
-}
-
 static const int sizes[][4] = {{2, 37, 5, 7}, {1, 1, 1, 1}, {3, 64, 8, 8}, {2, 48, 21, 17}, {3, 12, 1, 1}};
 
 static void test_activations(void **state)
@@ -398,7 +364,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_groups),	  cmocka_unit_test(test_activations), cmocka_unit_test(test_scaling),
-		cmocka_unit_test(test_attention),  cmocka_unit_test(test_tokens),     cmocka_unit_test(test_token_linears),
+		cmocka_unit_test(test_attention),  cmocka_unit_test(test_tokens),
 		cmocka_unit_test(test_layer_norm), cmocka_unit_test(test_drop_path),  cmocka_unit_test(test_corners),
 		cmocka_unit_test(test_differences), cmocka_unit_test(test_loops),     cmocka_unit_test(test_refusals),
 	};
