@@ -324,12 +324,20 @@ static const struct gn_command command = {
 };
 _Static_assert(sizeof options / sizeof *options <= GN_TRAIN_OPTIONS_MAX, "raise GN_TRAIN_OPTIONS_MAX");
 
-/* Options that may differ between ranks: output paths and numbers of threads. Paths of the data and keys may differ between nodes, too;
- * their contents are compared instead. */
-static const char *const own_options[] = {"options", "data", "val", "stage", "key-file", "checkpoint", "checkpoint-local", "checkpoint-key", "log", "log-samples", "metrics",
+/* Options that may differ between ranks: output paths and numbers of threads; the first one only where others may join, who go on from what
+ * the run's ranks have. Paths of the data and keys may differ between nodes, too; their contents are compared instead. */
+static const char *const own_options[] = {"resume", "options", "data", "val", "stage", "key-file", "checkpoint", "checkpoint-local", "checkpoint-key", "log", "log-samples", "metrics",
 					  "threads", "loader-threads", "prefetch",
 					  "init", "tuning", "progress", "join-timeout", "heartbeat-timeout", "stall-timeout",
 					  "socket-ifname", "spares", "join", NULL};
+
+static const char *const *own_options_of(const struct gn_train_options *o)
+{
+	int least, most = 0;
+
+	gn_elastic_parse(o->elastic, &least, &most, NULL);
+	return own_options + (most == 0);
+}
 
 /* What a file of options does not repeat: where a run writes, and from where it goes on. */
 static const char *const unrepeated[] = {"options", "checkpoint", "checkpoint-local", "resume", "log", "log-samples", "metrics", "trace", "halving",
@@ -463,7 +471,7 @@ static enum gn_status train_in_world(const struct gn_train_options *given, struc
 		status = apply_recipe(o, gn_train_workers(o, gn_comm_size(comm)), &recipe, &recipe_text, err);
 	if (!status && gn_comm_rank(comm) == 0 && (o->steps || o->epochs))
 		warn_of_unused(given, o, log);
-	gn_options_describe(&command, o, own_options, &agreed);
+	gn_options_describe(&command, o, own_options_of(o), &agreed);
 	gn_options_describe(&command, o, NULL, &all);
 	o->options_text = gn_strbuf_text(&all);
 	gn_strbuf_printf(&lines, "# gannet train --options FILE --checkpoint DIR repeats this run (gannet %s, %d rank%s)\n", gn_version(),
@@ -652,7 +660,7 @@ static enum gn_status digest_run(const struct gn_train_options *o, char hex[GN_S
 	enum gn_status status;
 
 	gn_strbuf_init(&text);
-	gn_options_describe(&command, o, own_options, &text);
+	gn_options_describe(&command, o, own_options_of(o), &text);
 	status = describe_data(o->data, &text, err);
 	if (!status)
 		status = describe_data(o->val, &text, err);

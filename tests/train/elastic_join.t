@@ -51,7 +51,8 @@ begin idle 3 5 --steps 20 --elastic 2 --spares 1
 wait "$launcher"
 check 'a spare that nobody needs ends with the run' test "$(codes idle 3)" = '0 0 0 '
 
-begin grow 2 20 --steps 100000 --elastic 2:3 --global-batch 64 --checkpoint "$scratch/grow"
+# --resume, which train.sbatch gives and the file options does not repeat
+begin grow 2 20 --steps 100000 --elastic 2:3 --global-batch 64 --checkpoint "$scratch/grow" --resume auto
 check 'the file by which others find the run is for its user alone' test "$(stat -c %a "$scratch/grow/members")" = 600
 expect 2 "options or data differ from the run's" 'other options are refused' join grow --lr 0.03
 cp -r "$scratch/grow/options" "$scratch/options"
