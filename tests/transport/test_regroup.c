@@ -138,10 +138,58 @@ static void test_second_loss(void **state)
 	run_all(lose_last, (const int[SIZE]){0, 0, 2, 3});
 }
 
+/* No other half asks. */
+static enum gn_status keep_mine(void *context, const void *mine, size_t len, void *kept, size_t room, size_t *kept_len, struct gn_err *err)
+{
+	(void)context;
+	(void)room;
+	(void)err;
+	memcpy(kept, mine, len);
+	*kept_len = len;
+	return GN_OK;
+}
+
+/* Ranks 2 and 3 are lost, and the others agree on a world of two by a witness; before it stands rank 1 is lost, and rank 0 is half of it. */
+static int lose_half(const struct place *p, struct gn_world *w, struct gn_regroup *g)
+{
+	const struct gn_regroup_witness witness = {keep_mine, NULL};
+	const struct gn_world_options o = how();
+	struct gn_err err;
+	int decided = 0;
+
+	if (p->rank > 1)
+		return 3;
+	while (gn_world_check(w, NULL) == GN_OK)
+		gn_regroup_pause();
+	while (p->rank && !decided) {
+		pthread_mutex_lock(&g->lock);
+		g->ready = 1;
+		decided = g->acceptor.current.epoch == 2;
+		pthread_mutex_unlock(&g->lock);
+		gn_regroup_pause();
+	}
+	if (decided)
+		_exit(2);
+	gn_regroup_set_witness(g, &witness);
+	if (gn_regroup_form(g, &o, LIMIT_MS, &w, &err)) {
+		fprintf(stderr, "rank %d: %s\n", p->rank, err.text);
+		return 1;
+	}
+	decided = gn_world_size(w) == 1 && gn_regroup_epoch(g) == 3;
+	gn_world_destroy(w);
+	return decided ? 0 : 1;
+}
+
+static void test_half_of_a_new_world(void **state)
+{
+	(void)state;
+	run_all(lose_half, (const int[SIZE]){0, 2, 3, 3});
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_second_loss),
+		cmocka_unit_test(test_second_loss), cmocka_unit_test(test_half_of_a_new_world),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

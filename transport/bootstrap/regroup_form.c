@@ -221,6 +221,9 @@ static enum gn_status run_attempt(struct attempt *t, struct gn_regroup_request *
 	if (is_decided(t->g))
 		return GN_OK;
 	if (!gn_membership_is_majority(&t->ends, t->ends.count - t->dead) && !is_tie(t)) {
+		/* a tie is of all: the next attempt asks those, too, that the world holds for lost */
+		if (!t->asks_all && t->g->witness.settle)
+			return GN_OK;
 		/* of those that are dead none goes on, and the others are too few */
 		t->g->is_last = is_first(t);
 		return too_few(t->promised, t->ends.count, err);
@@ -248,7 +251,7 @@ static enum gn_status attempt(struct gn_regroup *g, const struct gn_world *w, ui
 	enum gn_status status = GN_ERR_NO_MEMORY;
 
 	if (t && q && a) {
-		*t = (struct attempt){.g = g, .world = w, .began_ns = began_ns, .until_ns = until_ns, .asks_all = number > 0};
+		*t = (struct attempt){.g = g, .world = w, .began_ns = began_ns, .until_ns = until_ns, .asks_all = number > 0 || !w};
 		pthread_mutex_lock(&g->lock);
 		t->ends = g->acceptor.current;
 		if (g->acceptor.promised > g->highest)
