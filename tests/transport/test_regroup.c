@@ -186,10 +186,54 @@ static void test_half_of_a_new_world(void **state)
 	run_all(lose_half, (const int[SIZE]){0, 2, 3, 3});
 }
 
+/* One that asks to be taken in, and does not answer at the port that it names. */
+static void ask_in_vain(struct gn_regroup *g, uint64_t for_ns, int *candidates)
+{
+	struct gn_regroup_request q = {.what = GN_REGROUP_JOIN, .value = 0, .self = g->self};
+	const uint64_t until = gn_clock_ns() + for_ns;
+	struct gn_regroup_answer *a = calloc(1, sizeof *a);
+
+	q.self.id = UINT64_C(1) << 63;
+	q.self.port = 1;
+	*candidates = 0;
+	while (a && !*candidates && gn_clock_ns() < until) {
+		gn_regroup_ask(g, g->self.id, &q, a);
+		*candidates = gn_regroup_candidates(g);
+		gn_regroup_pause();
+	}
+	free(a);
+}
+
+/* The world ends once for it, and not again. */
+static int hold_off(const struct place *p, struct gn_world *w, struct gn_regroup *g)
+{
+	const struct gn_world_options o = how();
+	struct gn_err err;
+	int asks = 1, again = 0;
+
+	g->most = SIZE + 1;
+	if (!p->rank)
+		ask_in_vain(g, SOON_NS, &asks);
+	if (!asks || gn_regroup_form(g, &o, LIMIT_MS, &w, &err))
+		return 1;
+	if (!p->rank)
+		ask_in_vain(g, 2000000000, &again);
+	again |= gn_world_size(w) != SIZE || gn_world_barrier(w, &err);
+	gn_world_destroy(w);
+	return again ? 4 : 0;
+}
+
+static void test_unreachable(void **state)
+{
+	(void)state;
+	run_all(hold_off, (const int[SIZE]){0, 0, 0, 0});
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_second_loss), cmocka_unit_test(test_half_of_a_new_world),
+		cmocka_unit_test(test_unreachable),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

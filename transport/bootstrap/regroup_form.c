@@ -111,10 +111,12 @@ static void add_candidates(struct attempt *t, struct gn_regroup_request *q, stru
 		pthread_mutex_unlock(&g->lock);
 		if (!has_place)
 			continue;
-		if (gn_regroup_ask(g, waiting[i].id, q, a) == GN_REGROUP_ANSWERED && !a->leaves)
+		if (gn_regroup_ask(g, waiting[i].id, q, a) == GN_REGROUP_ANSWERED && !a->leaves) {
 			t->proposal.ids[t->proposal.count++] = waiting[i].id;
-		else
-			gn_regroup_forget_candidate(g, waiting[i].id);
+			continue;
+		}
+		gn_log_warn(g->log, "a process that asked to take part cannot be reached, or has ended: it has to wait");
+		gn_regroup_forget_candidate(g, waiting[i].id, 1);
 	}
 }
 
@@ -350,7 +352,7 @@ static enum gn_status enter(struct gn_regroup *g, struct gn_roster *roster, stru
 		g->usual = (int)roster->count;
 	pthread_mutex_unlock(&g->lock);
 	for (uint32_t m = 0; m < roster->count; m++)
-		gn_regroup_forget_candidate(g, roster->ids[m]);
+		gn_regroup_forget_candidate(g, roster->ids[m], 0);
 	g->epoch = roster->epoch;
 	g->is_last = !roster->count && roster->ids[0] == g->self.id;
 	if (!roster->count)

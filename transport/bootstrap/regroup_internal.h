@@ -56,7 +56,8 @@ struct gn_regroup_answer {
 /* A process that waits. */
 struct gn_regroup_candidate {
 	uint64_t id, since_ns, heard_ns;
-	int is_spare;
+	uint64_t held_until_ns; /* it could not be reached, so many times: not taken in before that */
+	int misses, is_spare;
 };
 
 struct gn_regroup {
@@ -111,8 +112,8 @@ int gn_regroup_is_same_host(struct gn_regroup *g, uint64_t id);
 void gn_regroup_learn_contacts(struct gn_regroup *g, const struct gn_roster *roster);
 /* Under the lock: an answer to a JOIN. */
 void gn_regroup_note_candidate(struct gn_regroup *g, const struct gn_regroup_request *q, struct gn_regroup_answer *a);
-/* Until it asks again. */
-void gn_regroup_forget_candidate(struct gn_regroup *g, uint64_t id);
+/* Until it asks again; one that could not be reached for some seconds more, and longer each time: it would end the world again and again. */
+void gn_regroup_forget_candidate(struct gn_regroup *g, uint64_t id, int is_missed);
 /* Under the lock: whether so many ranks have a place for it, which asked not long ago. */
 int gn_regroup_has_place(const struct gn_regroup *g, const struct gn_regroup_candidate *c, uint32_t ranks);
 

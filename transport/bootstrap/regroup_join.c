@@ -21,6 +21,9 @@ enum { REGISTRARS = 4 };
 #define FRESH_NS 3000000000u
 /* Others that come with the first one are taken in together with it. */
 #define GATHER_NS 700000000u
+/* One that could not be reached waits for twice that, and for twice as long each time, up to the fifth. */
+#define HOLD_NS UINT64_C(2000000000)
+enum { HOLDS_MAX = 5 };
 #define FILE_MAX_BYTES (64u << 20)
 
 /* --- members --- */
@@ -51,25 +54,34 @@ void gn_regroup_note_candidate(struct gn_regroup *g, const struct gn_regroup_req
 	c = place_for(g, q->self.id, now);
 	if (!c || gn_regroup_add_contact(g, &q->self))
 		return;
-	if (c->id != q->self.id || now > c->heard_ns + FRESH_NS)
-		*c = (struct gn_regroup_candidate){.id = q->self.id, .since_ns = now};
+	if (c->id != q->self.id)
+		*c = (struct gn_regroup_candidate){.id = q->self.id};
+	if (now > c->heard_ns + FRESH_NS)
+		c->since_ns = now;
 	c->is_spare = q->value != 0;
 	c->heard_ns = now;
 	a->result = GN_MEMBERSHIP_GRANTED;
 }
 
-void gn_regroup_forget_candidate(struct gn_regroup *g, uint64_t id)
+void gn_regroup_forget_candidate(struct gn_regroup *g, uint64_t id, int is_missed)
 {
 	pthread_mutex_lock(&g->lock);
 	for (int i = 0; i < g->candidate_count; i++)
-		if (g->candidates[i].id == id)
+		if (g->candidates[i].id == id) {
 			g->candidates[i].heard_ns = 0;
+			if (is_missed && g->candidates[i].misses < HOLDS_MAX)
+				g->candidates[i].misses++;
+			if (is_missed)
+				g->candidates[i].held_until_ns = gn_clock_ns() + (HOLD_NS << g->candidates[i].misses);
+		}
 	pthread_mutex_unlock(&g->lock);
 }
 
 int gn_regroup_has_place(const struct gn_regroup *g, const struct gn_regroup_candidate *c, uint32_t ranks)
 {
-	return gn_clock_ns() < c->heard_ns + FRESH_NS && (int)ranks < (c->is_spare ? g->usual : g->most);
+	const uint64_t now = gn_clock_ns();
+
+	return now < c->heard_ns + FRESH_NS && now >= c->held_until_ns && (int)ranks < (c->is_spare ? g->usual : g->most);
 }
 
 int gn_regroup_candidates(struct gn_regroup *g)
