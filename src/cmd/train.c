@@ -719,12 +719,14 @@ static enum gn_status train_elastic(const struct gn_train_options *given, const 
 				    const volatile sig_atomic_t *stop, struct gn_log *log, int *told, struct gn_err *err)
 {
 	struct gn_train_options o = *given;
-	struct gn_carried carried = {.world = 1};
+	/* one that joins a run which has begun, and whose others are lost before it has their state, has the last checkpoint */
+	struct gn_carried carried = {.world = 1, .goes_back = !*world};
 	struct gn_regroup_options ro = {.ifnames = how->ifnames, .spares = (int)o.spares, .log = log};
 	enum gn_status status = gn_elastic_parse(o.elastic, &ro.least, &ro.most, err);
 	int waits;
 
-	if (!status && *world)
+	/* too many spares: gn_regroup_open says so */
+	if (!status && *world && ro.spares < gn_world_size(*world))
 		status = check_growth(given, gn_world_size(*world) - ro.spares, ro.most, err);
 	if (!status && ro.most)
 		status = digest_run(given, ro.digest, err);

@@ -12,10 +12,12 @@ static int by_value(const void *left, const void *right)
 	return (a > b) - (a < b);
 }
 
-/* Of a batch: ranks may have different numbers of them. */
+/* Of a batch: workers may have different numbers of them. */
 static double batch_s(const struct gn_session *s, const struct gn_scaling_report *report, int rank)
 {
-	return (double)report->compute[rank] / (s->schedule.batches / s->workers + (rank < s->schedule.batches % s->workers));
+	const int worker = s->pipeline ? gn_mesh_data_index(&s->pipeline->mesh, rank) : rank;
+
+	return (double)report->compute[rank] / (s->schedule.batches / s->workers + (worker < s->schedule.batches % s->workers));
 }
 
 /* Of two ranks the faster one. */
