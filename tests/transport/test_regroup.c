@@ -149,6 +149,41 @@ static enum gn_status keep_mine(void *context, const void *mine, size_t len, voi
 	return GN_OK;
 }
 
+/* The other half of world 3 has asked before. */
+static enum gn_status keep_later(void *context, const void *mine, size_t len, void *kept, size_t room, size_t *kept_len, struct gn_err *err)
+{
+	struct gn_roster later = {.epoch = 0};
+
+	memcpy(&later, mine, len);
+	later.epoch = 4;
+	return keep_mine(context, &later, len, kept, room, kept_len, err);
+}
+
+static enum gn_status keep_nothing(void *context, const void *mine, size_t len, void *kept, size_t room, size_t *kept_len, struct gn_err *err)
+{
+	(void)context;
+	(void)mine;
+	(void)len;
+	(void)kept;
+	(void)room;
+	(void)kept_len;
+	return gn_err_set(err, GN_ERR_EXISTS, "of another world");
+}
+
+/* In world 3. */
+static int check_fence(struct gn_regroup *g)
+{
+	struct gn_regroup_witness witness = {keep_later, NULL};
+	struct gn_err err;
+	int right = gn_regroup_fence(g, &err) == GN_OK;
+
+	gn_regroup_set_witness(g, &witness);
+	right &= gn_regroup_fence(g, &err) == GN_ERR_PEER_LOST;
+	witness.settle = keep_nothing;
+	gn_regroup_set_witness(g, &witness);
+	return right && gn_regroup_fence(g, &err) == GN_OK;
+}
+
 /* Ranks 2 and 3 are lost, and the others agree on a world of two by a witness; before it stands rank 1 is lost, and rank 0 is half of it. */
 static int lose_half(const struct place *p, struct gn_world *w, struct gn_regroup *g)
 {
@@ -175,7 +210,7 @@ static int lose_half(const struct place *p, struct gn_world *w, struct gn_regrou
 		fprintf(stderr, "rank %d: %s\n", p->rank, err.text);
 		return 1;
 	}
-	decided = gn_world_size(w) == 1 && gn_regroup_epoch(g) == 3;
+	decided = gn_world_size(w) == 1 && gn_regroup_epoch(g) == 3 && check_fence(g);
 	gn_world_destroy(w);
 	return decided ? 0 : 1;
 }

@@ -53,6 +53,9 @@ struct gn_regroup_witness {
 
 /* For the next gn_regroup_form; NULL: none, and half of the ranks are too few. */
 void gn_regroup_set_witness(struct gn_regroup *g, const struct gn_regroup_witness *witness);
+/* Rank 0 of a new world, before it ends what the witness keeps for the last one: halves of the present one, which ask that until they hear of
+ * what comes after it, cannot be told any more to go on. Blocks. GN_ERR_PEER_LOST: some have been told so before. */
+enum gn_status gn_regroup_fence(struct gn_regroup *g, struct gn_err *err);
 /* After gn_regroup_form has failed: it is certain that no rank goes on, and this one is the one of them to say so for all. Ranks that have ended
  * may have gone on before. */
 int gn_regroup_is_last(const struct gn_regroup *g);

@@ -171,6 +171,27 @@ static enum gn_status ask_witness(struct attempt *t, struct gn_regroup_request *
 			  "do not go on: %s", t->promised, t->ends.count, why.text);
 }
 
+enum gn_status gn_regroup_fence(struct gn_regroup *g, struct gn_err *err)
+{
+	struct gn_roster *mine = calloc(2, sizeof *mine), *kept = mine ? mine + 1 : NULL;
+	size_t len = 0;
+	enum gn_status status = mine ? GN_OK : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to agree on the ranks that are left");
+
+	if (!status && g->witness.settle) {
+		pthread_mutex_lock(&g->lock);
+		*mine = g->acceptor.current;
+		pthread_mutex_unlock(&g->lock);
+		status = g->witness.settle(g->witness.context, mine, roster_bytes(mine->count), kept, sizeof *kept, &len, err);
+		/* it keeps nothing for anybody any more */
+		if (status == GN_ERR_EXISTS)
+			status = GN_OK;
+		else if (!status && (len < roster_bytes(0) || kept->epoch > g->epoch))
+			status = gn_err_set(err, GN_ERR_PEER_LOST, "half of the ranks of this world have gone on without the others");
+	}
+	free(mine);
+	return status;
+}
+
 /* Whether so many members can choose. */
 static int is_enough(const struct attempt *t, uint32_t members)
 {

@@ -6,6 +6,7 @@
 #include "src/base/clock.h"
 #include "src/base/file.h"
 #include "src/base/trust.h"
+#include "transport/bootstrap/regroup.h"
 #include "transport/coll/agree.h"
 
 #include <inttypes.h>
@@ -98,6 +99,8 @@ enum gn_status gn_session_claim(struct gn_session *s, const volatile sig_atomic_
 		status = check_folder(directory, err);
 		if (!status)
 			status = make_folder(directory, s->log, err);
+		if (!status && s->options->regroup)
+			status = gn_regroup_fence(s->options->regroup, err);
 		if (!status)
 			status = gn_owner_claim_after(directory, s->options->carried ? s->options->carried->owner : NULL, stop, s->log,
 						      &s->checkpoint.owner, err);
