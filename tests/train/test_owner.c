@@ -212,6 +212,7 @@ static void test_one_successor(void **state)
 	assert_int_equal(gn_owner_check(owner, &err), GN_ERR_EXISTS);
 	assert_false(is_there());
 	gn_owner_release(owner);
+	assert_int_equal(gn_owner_settle(root, "/../abcdef012345", &mine, sizeof mine, &kept, sizeof kept, &len, &err), GN_ERR_USAGE);
 	assert_int_equal(gn_owner_settle(root, "", &mine, sizeof mine, &kept, sizeof kept, &len, &err), GN_ERR_USAGE);
 }
 

@@ -15,7 +15,8 @@ int gn_owner_next_path(char next[PATH_MAX], const char *path, const char *nonce)
 {
 	int len = snprintf(next, PATH_MAX, "%s.%s.next", path, nonce);
 
-	return *nonce && len > 0 && len < PATH_MAX;
+	/* it may be of a file that another user wrote, with a path in it */
+	return strlen(nonce) == GN_OWNER_NONCE - 1 && strspn(nonce, "0123456789abcdef") == GN_OWNER_NONCE - 1 && len > 0 && len < PATH_MAX;
 }
 
 /* A complete file under its final name, unless there is one already. */
