@@ -672,6 +672,13 @@ static enum gn_status digest_run(const struct gn_train_options *o, char hex[GN_S
 	return status;
 }
 
+/* A failure before the run goes on in a world to which some were taken in, which is theirs in all likelihood: what they have on their hosts is seen
+ * there first. They end with it, and the others go on without them. */
+static int is_of_newcomers(const struct gn_train_options *o, enum gn_status status)
+{
+	return status && status != GN_ERR_PEER_LOST && status != GN_ERR_STOPPED && !o->carried->has_begun && gn_regroup_has_new(o->regroup);
+}
+
 /* Trains in *world, and again and again in worlds of the ranks that are left and those that are taken in. *world: the last one; NULL: there
  * is none any more. */
 static enum gn_status train_in_worlds(struct gn_train_options *o, const struct gn_world_options *how, struct gn_world **world,
@@ -683,8 +690,11 @@ static enum gn_status train_in_worlds(struct gn_train_options *o, const struct g
 	struct gn_err loss = {.text = ""};
 	enum gn_status status = train_in_world(o, *world, stop, log, told, err);
 
-	while (status == GN_ERR_PEER_LOST && !gn_world_aborted(*world)) {
+	while ((status == GN_ERR_PEER_LOST || (carried->ranks && is_of_newcomers(o, status))) && !gn_world_aborted(*world)) {
 		loss = *err;
+		if (carried->has_begun)
+			gn_regroup_began(o->regroup);
+		carried->has_begun = 0;
 		*told = 0;
 		gn_regroup_set_witness(o->regroup, o->checkpoint && carried->owner[0] ? &witness : NULL);
 		status = gn_regroup_form(o->regroup, how, REGROUP_MS, world, err);
@@ -698,7 +708,7 @@ static enum gn_status train_in_worlds(struct gn_train_options *o, const struct g
 		carried->world = gn_regroup_epoch(o->regroup);
 		status = train_in_world(o, *world, stop, log, told, err);
 	}
-	if (*world && status != GN_ERR_PEER_LOST)
+	if (*world && status != GN_ERR_PEER_LOST && !is_of_newcomers(o, status))
 		gn_regroup_end(o->regroup, status);
 	return status;
 }
@@ -746,6 +756,8 @@ static enum gn_status train_elastic(const struct gn_train_options *given, const 
 	}
 	if (!status && *world)
 		status = train_in_worlds(&o, how, world, stop, log, told, err);
+	if (status && waits && !carried.has_begun)
+		*told = 0;
 	gn_regroup_leave(o.regroup);
 	gn_world_destroy(*world);
 	*world = NULL;

@@ -264,6 +264,9 @@ static void first_epoch(struct gn_regroup *g, int ranks)
 	for (int r = 0; r < ranks; r++)
 		first.ids[r] = (uint64_t)r;
 	gn_acceptor_init(&g->acceptor, &first);
+	g->world = first;
+	if (g->self.id < (uint64_t)ranks)
+		g->begun = first;
 	g->first_ranks = g->usual = ranks;
 	g->is_spare = g->self.id >= (uint64_t)ranks;
 	g->epoch = !g->is_spare;
@@ -302,6 +305,19 @@ enum gn_status gn_regroup_open(struct gn_world *w, const struct gn_regroup_optio
 int gn_regroup_is_spare(const struct gn_regroup *g)
 {
 	return g->is_spare;
+}
+
+void gn_regroup_began(struct gn_regroup *g)
+{
+	g->begun = g->world;
+}
+
+int gn_regroup_has_new(const struct gn_regroup *g)
+{
+	for (uint32_t m = 0; m < g->world.count; m++)
+		if (gn_roster_rank(&g->begun, g->world.ids[m]) < 0)
+			return 1;
+	return 0;
 }
 
 int gn_regroup_first_ranks(const struct gn_regroup *g)

@@ -61,6 +61,10 @@ enum gn_status gn_regroup_fence(struct gn_regroup *g, struct gn_err *err);
 int gn_regroup_is_last(const struct gn_regroup *g);
 /* Worlds since the start: 1 before the first loss. */
 uint64_t gn_regroup_epoch(const struct gn_regroup *g);
+/* The program does its work in the present world: those that were taken in are members like the others. Local. */
+void gn_regroup_began(struct gn_regroup *g);
+/* Whether some were taken in since then. */
+int gn_regroup_has_new(const struct gn_regroup *g);
 /* Ranks of the first one. */
 int gn_regroup_first_ranks(const struct gn_regroup *g);
 /* Those that wait and would be taken in now; cheap. 0 until the first of them has waited for a moment, in which others may come. */

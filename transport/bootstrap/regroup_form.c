@@ -406,6 +406,7 @@ enum gn_status gn_regroup_form(struct gn_regroup *g, const struct gn_world_optio
 		if (status)
 			return status;
 		status = gn_regroup_meet(g, &roster, how, world, err);
+		g->world = roster;
 		if (!status && gn_regroup_settle(g))
 			return GN_OK;
 		if (status && (status == GN_ERR_NO_MEMORY || i >= WORLDS_MAX))

@@ -71,6 +71,7 @@ struct gn_regroup {
 	char digest[65];
 	uint64_t epoch;	  /* of the world that this process is or was last in; 0: of none */
 	uint64_t highest; /* ballot seen */
+	struct gn_roster world, begun; /* the present one; the last one in which the program has begun, count 0: none */
 	pthread_t thread;
 	pthread_mutex_t lock; /* of what follows */
 	struct gn_regroup_contact *contacts;

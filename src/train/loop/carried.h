@@ -23,6 +23,7 @@ struct gn_carried {
 	struct gn_checkpoint_snapshot copy; /* in torch's order; what the run has none of is NULL. Owned */
 	char owner[GN_OWNER_NONCE]; /* of the checkpoint folder; "": it has none */
 	uint64_t world;		/* worlds since the start */
+	int has_begun;		/* the log says that the run goes on in this one */
 	const char *why;	/* the loss, for the log; borrowed; NULL: none */
 	int ranks;		/* of the last world that trained; 0: none has */
 	uint64_t lost_ns;	/* when that finished its last step, here */

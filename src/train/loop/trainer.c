@@ -445,6 +445,8 @@ static enum gn_status start(struct gn_session *s, const volatile sig_atomic_t *s
 	if (!status)
 		status = gn_agree_status(s->comm, log_start(s, resumed, err), err);
 	*is_in_log = !status;
+	if (s->options->carried)
+		s->options->carried->has_begun = !status;
 	if (!status && s->options->regroup && s->options->checkpoint && gn_comm_rank(s->comm) == 0)
 		publish(s);
 	return status;
