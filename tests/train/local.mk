@@ -3,8 +3,8 @@ UNIT_TESTS += tests/train/test_checkpoint_rank tests/train/test_combine tests/tr
 EXTRA_DIST += tests/train/apart tests/train/same_bits tests/train/samples_once tests/train/accuracy tests/train/common.sh tests/train/digits.sh tests/train/net.h tests/train/preprocess.tar tests/train/preprocess.txt \
 	tests/train/elastic_ledger tests/train/preprocess_reference tests/train/read_checkpoint tests/train/torchvision tests/train/trace_check
 
-SHELL_TESTS += tests/train/data_wait.t tests/train/lr_scale.t tests/train/sampling.t tests/train/train_top1.t tests/train/predict.t tests/train/checkpoint_local.t tests/train/checkpoint_key.t tests/train/loader_threads.t
-SHELL_TESTS += tests/train/bad.t tests/train/elastic.t tests/train/elastic_join.t tests/train/bench.t tests/train/bf16.t tests/train/isa.t tests/train/local_steps.t tests/train/sharing_lines.t tests/train/checkpoint.t tests/train/compress.t tests/train/compress_auto.t tests/train/equal.t tests/train/exchange.t tests/train/logits.t tests/train/options_file.t tests/train/keep_best.t tests/train/fine_tune.t tests/train/per_class.t \
+SHELL_TESTS += tests/train/data_wait.t tests/train/lr_scale.t tests/train/train_top1.t tests/train/predict.t tests/train/checkpoint_local.t tests/train/checkpoint_key.t tests/train/loader_threads.t
+SHELL_TESTS += tests/train/bad.t tests/train/elastic.t tests/train/bench.t tests/train/bf16.t tests/train/isa.t tests/train/sharing_lines.t tests/train/checkpoint.t tests/train/compress.t tests/train/equal.t tests/train/exchange.t tests/train/logits.t tests/train/options_file.t tests/train/keep_best.t tests/train/fine_tune.t tests/train/per_class.t \
 	tests/train/overlap.t tests/train/report.t \
 	tests/train/pipeline.t tests/train/resume.t tests/train/shard.t tests/train/split.t tests/train/status.t tests/train/stop.t tests/train/sync.t \
 	tests/train/trace.t
@@ -74,5 +74,6 @@ tests_train_test_step_LDADD = $(TRAIN_TEST_LIBS)
 SLOW_TESTS += tests/train/onnx.t tests/train/recipe.t tests/train/augment.t tests/train/commit_kill.t
 SLOW_TESTS += tests/train/servers.t tests/train/servers_lost.t
 SLOW_TESTS += tests/train/networks.t
-SLOW_TESTS += tests/train/mode_faults.t tests/train/elastic_faults.t tests/train/elastic_batch.t tests/train/stage.t
+SLOW_TESTS += tests/train/mode_faults.t tests/train/elastic_faults.t tests/train/elastic_batch.t tests/train/elastic_join.t tests/train/stage.t tests/train/compress_auto.t \
+	tests/train/sampling.t tests/train/local_steps.t
 EXTRA_DIST += tests/train/pipeline_networks.t
