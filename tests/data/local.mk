@@ -84,8 +84,8 @@ tests_data_test_mixup_SOURCES = tests/data/test_mixup.c
 tests_data_test_mixup_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_data_test_mixup_LDADD = $(DATA_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
 EXTRA_DIST += tests/data/tree.sh tests/data/faulty_sender.c tests/data/faulty_disk.c
-SLOW_TESTS += tests/data/fetch.t tests/data/fetch_nodes.t tests/data/stage_deaths.t tests/data/stage_disks.t
-EXTRA_DIST += tests/data/nfs.t
+SLOW_TESTS += tests/data/fetch.t tests/data/fetch_nodes.t tests/data/stage_disks.t
+EXTRA_DIST += tests/data/nfs.t tests/data/stage_deaths.t
 
 tests_data_test_tree_SOURCES = tests/data/test_tree.c
 tests_data_test_tree_CPPFLAGS = $(TEST_CPPFLAGS)
