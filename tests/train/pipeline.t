@@ -60,6 +60,12 @@ check 'export, too' "$gannet" export --checkpoint "$scratch/mesh" --out "$scratc
 log=$scratch/mesh.jsonl
 check 'the log has the mesh' test "$("$jsonl" "$log" start mesh.data mesh.pipeline mesh.schedule mesh.micro_batches)" = '2 2 1f1b 2'
 
+told() {
+	GANNET_LOG=debug net told 2 lenet --batch 8 --micro-batches 2 --steps 2 --parallel pipeline=2 --cut fc1 2>"$scratch/told.err" &&
+		test "$(grep -ao 'parameters after step 2: .*' "$scratch/told.err")" = "parameters after step 2: $(digest told)"
+}
+check 'the digest of all parameters is told by the rank that has them, alone' told
+
 # Norms are of all stages: clipping, and what is skipped.
 check 'clipped on one rank' net clip1 1 lenet --batch 8 --accumulate 2 --steps 4 --clip 0.5 --optimizer lars --lr 2
 check 'clipped in a pipeline' net clip2 2 lenet --batch 16 --micro-batches 2 --steps 4 --clip 0.5 --optimizer lars --lr 2 --parallel pipeline=2 --cut fc1
