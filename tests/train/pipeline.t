@@ -97,6 +97,8 @@ done
 # What cannot be is said before the run begins.
 refuse() { expect 2 "$1" "$2" "$gannet" train --data "$scratch/train" --model lenet "${@:3}"; }
 refuse 'micro-batches 3 does not divide --batch 16' 'micro-batches that do not fit' --batch 16 --micro-batches 3 --parallel pipeline=2
+refuse '65536 x --micro-batches 65536: a step has at most' 'more batches than can be counted' --batch 65536 --accumulate 65536 \
+	--micro-batches 65536 --parallel pipeline=2
 refuse '--cut is where stages of a pipeline begin' 'a cut without a pipeline' --cut fc1
 refuse '--pipe-schedule is of pipelines' 'a schedule without a pipeline' --pipe-schedule gpipe
 refuse '.--parallel pipeline=2 and --shard cannot be combined: each stage' 'a sharded pipeline' --parallel pipeline=2 --shard optimizer
