@@ -102,6 +102,7 @@ refuse '65536 x --micro-batches 65536: a step has at most' 'more batches than ca
 refuse '--cut is where stages of a pipeline begin' 'a cut without a pipeline' --cut fc1
 refuse '--pipe-schedule is of pipelines' 'a schedule without a pipeline' --pipe-schedule gpipe
 refuse '.--parallel pipeline=2 and --shard cannot be combined: each stage' 'a sharded pipeline' --parallel pipeline=2 --shard optimizer
+refuse 'the number of ranks changes' 'a number of ranks that may be lost' --parallel data=1,pipeline=1 --elastic 2
 refuse 'none of data=N' 'another word' --parallel experts=2
 refuse '2 ranks' 'too few ranks' --parallel data=1,pipeline=2
 expect 2 'lenet cannot be cut before' 'a cut in a wrong place' net cut 2 lenet --parallel pipeline=2 --cut conv1
