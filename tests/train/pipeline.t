@@ -66,6 +66,10 @@ told() {
 }
 check 'the digest of all parameters is told by the rank that has them, alone' told
 
+# Stages that take longer than others are no slow ranks.
+check 'stages of different times' net uneven 2 lenet --batch 16 --micro-batches 2 --steps 8 --parallel pipeline=2 --cut fc2 --log-every 2 --slow-steps 2
+check 'name no slow rank' test "$(grep -c '"event": "slow"' "$scratch/uneven.jsonl")" = 0
+
 # Norms are of all stages: clipping, and what is skipped.
 check 'clipped on one rank' net clip1 1 lenet --batch 8 --accumulate 2 --steps 4 --clip 0.5 --optimizer lars --lr 2
 check 'clipped in a pipeline' net clip2 2 lenet --batch 16 --micro-batches 2 --steps 4 --clip 0.5 --optimizer lars --lr 2 --parallel pipeline=2 --cut fc1
