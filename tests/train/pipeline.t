@@ -65,6 +65,7 @@ told() {
 		test "$(grep -ao 'parameters after step 2: .*' "$scratch/told.err")" = "parameters after step 2: $(digest told)"
 }
 check 'the digest of all parameters is told by the rank that has them, alone' told
+check 'and what the global batch is made of' grep -q 'global batch 8 (1 pipeline x 4 x 2 accumulated)' "$scratch/told.err"
 
 # Stages that take longer than others are no slow ranks.
 check 'stages of different times' net uneven 2 lenet --batch 16 --micro-batches 2 --steps 8 --parallel pipeline=2 --cut fc2 --log-every 2 --slow-steps 2
