@@ -110,5 +110,6 @@ refuse '.--parallel pipeline=2 and --shard cannot be combined: each stage' 'a sh
 refuse 'the number of ranks changes' 'a number of ranks that may be lost' --parallel data=1,pipeline=1 --elastic 2
 refuse 'none of data=N' 'another word' --parallel experts=2
 refuse '2 ranks' 'too few ranks' --parallel data=1,pipeline=2
+expect 1 'name with --cut where stages begin' 'layers that are not measured' net ref 2 lenet --parallel pipeline=2 --device ref
 expect 2 'lenet cannot be cut before' 'a cut in a wrong place' net cut 2 lenet --parallel pipeline=2 --cut conv1
 finish
