@@ -67,7 +67,8 @@ expect 2 'made with --deviation 0.5 .* not 0.25' 'another deviation, too' train 
 expect 2 'made with --resize 0, not 32' 'and another size for evaluation' train 1 whole --resume auto --steps 5 --resize 32
 cp -r "$dir/whole" "$dir/options"
 expect 0 'WARN .*made with other options: --steps 4, now 5; --lr 0.01, now 0.02; --label-smoothing 0, now 0.1; --checkpoint-every 2, now 0$' \
-	'all others are named in one warning' train 3 options --resume auto --steps 5 --lr 0.02 --label-smoothing 0.1 --mean 0.50
+	'all others are named in one warning' train 3 options --resume auto --steps 5 --lr 0.02 --label-smoothing 0.1 --mean 0.50 \
+	--stage "$dir/stage" --metrics "$dir/m.prom"
 sed -i 's/"options": "[^"]*", //' "$dir/ranks/step-00000004/manifest.json"
 check 'a checkpoint without options is resumed as before' train 3 ranks --resume auto --steps 5 --lr 0.02
 check 'and says nothing of them' test "${tap_output#*options}" = "$tap_output"

@@ -20,17 +20,26 @@ static double batch_s(const struct gn_session *s, const struct gn_scaling_report
 	return (double)report->compute[rank] / (s->schedule.batches / s->workers + (worker < s->schedule.batches % s->workers));
 }
 
-/* Of two ranks the faster one. */
-static enum gn_status find_median(const struct gn_session *s, const struct gn_scaling_report *report, double *median, struct gn_err *err)
+/* Ranks of different stages compute different things. */
+static int stage_of(const struct gn_session *s, int rank)
+{
+	return s->pipeline ? gn_mesh_stage(&s->pipeline->mesh, rank) : 0;
+}
+
+/* Of the ranks of a stage; of two the faster one. */
+static enum gn_status find_median(const struct gn_session *s, const struct gn_scaling_report *report, int stage, double *median,
+				  struct gn_err *err)
 {
 	double *sorted = malloc((size_t)report->ranks * sizeof *sorted);
+	size_t count = 0;
 
 	if (!sorted)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the times of %d ranks", report->ranks);
 	for (int r = 0; r < report->ranks; r++)
-		sorted[r] = batch_s(s, report, r);
-	qsort(sorted, (size_t)report->ranks, sizeof *sorted, by_value);
-	*median = sorted[(report->ranks - 1) / 2];
+		if (stage_of(s, r) == stage)
+			sorted[count++] = batch_s(s, report, r);
+	qsort(sorted, count, sizeof *sorted, by_value);
+	*median = sorted[(count - 1) / 2];
 	free(sorted);
 	return GN_OK;
 }
@@ -58,14 +67,35 @@ static enum gn_status tell(struct gn_session *s, int rank, double factor, struct
 	return gn_metrics_log_end(s->metrics.log, err);
 }
 
+static enum gn_status note_stage(struct gn_session *s, const struct gn_interval *sums, const struct gn_scaling_report *report, int stage,
+				 struct gn_err *err)
+{
+	double median = 0;
+	enum gn_status status = find_median(s, report, stage, &median, err);
+
+	for (int r = 0; r < report->ranks && !status; r++) {
+		const double factor = median > 0 ? batch_s(s, report, r) / median : 0;
+		char is_slow;
+
+		if (stage_of(s, r) != stage)
+			continue;
+		s->slow.steps[r] = factor >= s->options->slow_factor ? s->slow.steps[r] + sums->steps : 0;
+		is_slow = s->slow.steps[r] >= (uint64_t)s->options->slow_steps;
+		if (is_slow == s->slow.is_named[r])
+			continue;
+		s->slow.is_named[r] = is_slow;
+		status = tell(s, r, factor, err);
+	}
+	return status;
+}
+
 enum gn_status gn_session_note_slow(struct gn_session *s, const struct gn_interval *sums, const struct gn_scaling_report *report,
 				    struct gn_err *err)
 {
-	const double limit = s->options->slow_factor;
-	double median = 0;
-	enum gn_status status;
+	const int stages = s->pipeline ? s->pipeline->mesh.shape.pipeline : 1;
+	enum gn_status status = GN_OK;
 
-	if (gn_comm_rank(s->comm) || limit <= 0)
+	if (gn_comm_rank(s->comm) || s->options->slow_factor <= 0)
 		return GN_OK;
 	if (!s->slow.steps)
 		s->slow.steps = calloc((size_t)report->ranks, sizeof *s->slow.steps);
@@ -73,17 +103,7 @@ enum gn_status gn_session_note_slow(struct gn_session *s, const struct gn_interv
 		s->slow.is_named = calloc((size_t)report->ranks, 1);
 	if (!s->slow.steps || !s->slow.is_named)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d ranks", report->ranks);
-	status = find_median(s, report, &median, err);
-	for (int r = 0; r < report->ranks && !status; r++) {
-		const double factor = median > 0 ? batch_s(s, report, r) / median : 0;
-		char is_slow;
-
-		s->slow.steps[r] = factor >= limit ? s->slow.steps[r] + sums->steps : 0;
-		is_slow = s->slow.steps[r] >= (uint64_t)s->options->slow_steps;
-		if (is_slow == s->slow.is_named[r])
-			continue;
-		s->slow.is_named[r] = is_slow;
-		status = tell(s, r, factor, err);
-	}
+	for (int k = 0; k < stages && !status; k++)
+		status = note_stage(s, sums, report, k, err);
 	return status;
 }

@@ -154,7 +154,7 @@ static enum gn_status log_changed_options(const struct gn_session *s, const char
 {
 	/* where things are, what is of no consequence for the result, and what has been compared by its value */
 	static const char *const skip[] = {
-		"options", "data", "val", "init", "key-file", "checkpoint", "checkpoint-local", "checkpoint-key", "resume", "log", "log-every", "log-samples", "trace", "trace-steps", "threads",
+		"options", "data", "val", "stage", "init", "key-file", "checkpoint", "checkpoint-local", "checkpoint-key", "resume", "log", "log-every", "log-samples", "metrics", "trace", "trace-steps", "threads",
 		"loader-threads", "prefetch", "tuning", "progress", "mean", "deviation", "resize", "side", "channels",
 		"join-timeout", "heartbeat-timeout", "stall-timeout", "socket-ifname", NULL,
 	};

@@ -369,6 +369,7 @@ static enum gn_status log_end(struct gn_session *s, int stopped, struct gn_err *
 {
 	struct gn_weight_layouts *layouts = s->pipeline ? s->pipeline->plain : s->replica.layouts;
 	const struct gn_checkpoint_arrays whole = gn_session_arrays(s);
+	int has_all = !s->pipeline || gn_comm_rank(s->comm) == 0;
 	char hex[GN_SHA256_HEX];
 	struct gn_json *j;
 	enum gn_status status;
@@ -384,12 +385,13 @@ static enum gn_status log_end(struct gn_session *s, int stopped, struct gn_err *
 		return status;
 	/* Of the values in torch's order. */
 	gn_weight_layouts_out(layouts, whole.params);
-	if (whole.params)
+	if (has_all)
 		status = gn_sha256_buffer(whole.params, gn_model_param_elements(s->model) * sizeof(float), hex, err);
 	gn_weight_layouts_in(layouts, whole.params);
 	if (status)
 		return status;
-	gn_log_debug(s->log, "parameters after step %" PRIu64 ": %s", s->state.step, hex);
+	if (has_all)
+		gn_log_debug(s->log, "parameters after step %" PRIu64 ": %s", s->state.step, hex);
 	status = gn_usage_gather(s->status.usage, err);
 	if (status)
 		return status;

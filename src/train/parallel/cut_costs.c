@@ -200,7 +200,7 @@ enum gn_status gn_cut_costs_measure(const struct gn_model *m, const struct gn_pl
 	const struct rates measured = {0, 0};
 
 	if (options->backend != GN_BACKEND_HOST)
-		return gn_err_set(err, GN_ERR_UNSUPPORTED, "parts of a network are measured on hosts only");
+		return gn_err_set(err, GN_ERR_UNSUPPORTED, "the layers of a network are measured with --device host only: name with --cut where stages begin");
 	return cost_all(m, options, &measured, out, err);
 }
 
