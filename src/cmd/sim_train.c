@@ -260,7 +260,7 @@ static enum gn_status run_pipes(const struct gn_sim_options *o, const struct gn_
 {
 	const struct gn_pipe_schedule schedule = {.kind = gn_pipe_kind_of(o->schedule), .stages = (int)o->pipeline,
 						  .micro = (int)o->micro_batches, .batches = (int)o->micro_batches};
-	size_t count;
+	size_t count, told = 0;
 	const struct gn_algorithm *all = gn_algorithms(&count);
 	enum gn_status status = GN_OK;
 
@@ -268,18 +268,20 @@ static enum gn_status run_pipes(const struct gn_sim_options *o, const struct gn_
 		printf("# a step of %g ms alone, %g images a data rank in %lld micro-batches, data=%d x pipeline=%d, %s\n#%-19s %12s %12s %11s "
 		       "%12s %14s\n", d->step.compute_s * 1e3, d->batch, (long long)o->micro_batches, mesh->shape.data, mesh->shape.pipeline,
 		       o->schedule, "algo", "step (ms)", "sums (ms)", "bubble", "images/s", "network (B)");
-	for (size_t i = 0; i < count && !status; i++) {
+	for (size_t i = 0; i < count && (!status || status == GN_ERR_UNSUPPORTED); i++) {
 		struct gn_sim_pipe_result r;
 
 		if (all[i].what != GN_COLLECTIVE_ALLREDUCE || (strcmp(o->algo, "all") && strcmp(o->algo, all[i].name)))
 			continue;
 		status = gn_pipe_forecast_step(t, mesh, &schedule, stages, &all[i], &r, NULL, err);
-		if (!status)
+		if (!status) {
 			print_pipe(o, &mesh->shape, &all[i], d, &r);
+			told++;
+		}
 		if (mesh->shape.data == 1) /* nothing is summed */
 			break;
 	}
-	return status;
+	return told && status == GN_ERR_UNSUPPORTED ? GN_OK : status; /* of --algo all, those that can */
 }
 
 static enum gn_status simulate_pipes(const struct gn_sim_options *o, const struct gn_sim_topology *t, const struct described *d, struct gn_err *err)

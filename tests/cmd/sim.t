@@ -26,4 +26,6 @@ fields() {
 	((count > 15))
 }
 check "its table has every field" fields
+expect 1 'unevenly on nodes' "a pipeline that would take minutes to simulate is refused" timeout 60 gannet sim --nodes 400 --ranks-per-node 3 --pipeline 2 \
+	--compute-ms 100
 finish

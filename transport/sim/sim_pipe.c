@@ -169,6 +169,9 @@ static int ranks_each(const int *node_of, int count)
 	return each;
 }
 
+/* Ranks that are unevenly on nodes are simulated one by one: minutes above. */
+enum { UNEVEN_MAX = 256 };
+
 /* Seconds for the ranks of a stage alone; its share of the ports. */
 static enum gn_status sum_stage(const struct gn_sim_topology *t, const struct gn_sim_pipe *p, int stage, const struct gn_algorithm *a,
 				struct gn_sim_result *out, struct gn_err *err)
@@ -185,7 +188,10 @@ static enum gn_status sum_stage(const struct gn_sim_topology *t, const struct gn
 	group.map = NULL;
 	group.ranks_per_node = ranks_each(node_of, p->data);
 	group.nodes = group.ranks_per_node ? p->data / group.ranks_per_node : 0;
-	if (!group.ranks_per_node) {
+	if (!group.ranks_per_node && p->data > UNEVEN_MAX)
+		status = gn_err_set(err, GN_ERR_UNSUPPORTED, "the %d ranks of stage %d are unevenly on nodes, which is simulated rank by rank, for at "
+				    "most %d: take stages of which the ranks of a node are a multiple or a divisor", p->data, stage, UNEVEN_MAX);
+	else if (!group.ranks_per_node) {
 		for (int d = p->data - 1; d >= 0; d--) /* a map wants numbers below its size, in any order */
 			for (int k = 0; k <= d; k++)
 				if (node_of[k] == node_of[d]) {
