@@ -193,8 +193,8 @@ static const struct gn_command command = {
 		"themselves, but for stopped ones that are the only ones left, which are killed after --grace seconds; the last line "
 		"names the ranks that failed, and how.\n\n"
 		"The exit code is that of the rank that failed first, 4 if a signal killed it, 128+S if the launcher had forwarded "
-		"that signal S, and 0 if all ranks succeeded. With --keep-going it is 0, too, if some ranks succeeded and all others were killed, or "
-		"ended with 4, as ranks do that the others have given up.",
+		"that signal S, and 0 if all ranks succeeded. With --keep-going it is 0, too, if some ranks succeeded and all others were "
+		"killed by SIGKILL or SIGTERM, or ended with 4, as ranks do that the others have given up.",
 	.examples = "  gannet launch -n 4 gannet bench allreduce   # four ranks, shared memory\n",
 	.options = options_table,
 	.option_count = sizeof options_table / sizeof *options_table,

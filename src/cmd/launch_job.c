@@ -242,12 +242,20 @@ static enum gn_status poll_until_ended(struct gn_launch_job *j, struct gn_pmix_s
 	return GN_OK;
 }
 
-/* With keep_going: whether the program has gone on without the ranks that failed, which were killed, or ended as ones that the others had
- * given up. */
+/* Whether a rank was killed, as machines that are lost and batch systems do, or ended as one that the others had given up. Signals by which
+ * programs crash are failures. */
+static int was_lost(int status)
+{
+	if (WIFSIGNALED(status))
+		return WTERMSIG(status) == SIGKILL || WTERMSIG(status) == SIGTERM;
+	return WIFEXITED(status) && WEXITSTATUS(status) == GN_EXIT_PEER_LOST;
+}
+
+/* With keep_going: whether the program has gone on without the ranks that failed, which were all lost. */
 static int went_on(const struct gn_launch_job *j)
 {
 	for (int r = 0; r < j->size; r++)
-		if (WIFEXITED(j->ranks[r].status) && WEXITSTATUS(j->ranks[r].status) && WEXITSTATUS(j->ranks[r].status) != GN_EXIT_PEER_LOST)
+		if (j->ranks[r].status && !was_lost(j->ranks[r].status))
 			return 0;
 	return j->keep_going && j->failed < j->size && !j->ending && !j->forwarded;
 }

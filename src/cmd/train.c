@@ -32,6 +32,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define FIELD(name) offsetof(struct gn_train_options, name)
 
@@ -520,6 +521,13 @@ static enum gn_status check_batch(const struct gn_train_options *o, struct gn_er
 	return GN_OK;
 }
 
+static int is_same_folder(const char *a, const char *b)
+{
+	struct stat one, other;
+
+	return !stat(a, &one) && !stat(b, &other) && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+}
+
 static enum gn_status check_elastic(const struct gn_train_options *o, struct gn_err *err)
 {
 	int least, most;
@@ -531,6 +539,9 @@ static enum gn_status check_elastic(const struct gn_train_options *o, struct gn_
 		return gn_err_set(err, GN_ERR_USAGE, "--spares take the place of lost ranks: give --elastic MIN");
 	if (o->join && !most)
 		return gn_err_set(err, GN_ERR_USAGE, "--join is for a run with --elastic MIN:MAX: give its options by --options %s/options", o->join);
+	if (o->join && o->checkpoint != o->join && !is_same_folder(o->join, o->checkpoint))
+		return gn_err_set(err, GN_ERR_USAGE, "--checkpoint %s is not the folder of the run that --join names: leave --checkpoint out",
+				  o->checkpoint);
 	if (most && !o->join && !o->checkpoint)
 		return gn_err_set(err, GN_ERR_USAGE, "--elastic MIN:MAX is for others that find the run by its folder: give --checkpoint DIR");
 	return GN_OK;
@@ -568,10 +579,15 @@ static enum gn_status check_needs(const struct gn_train_options *o, struct gn_er
 	return GN_OK;
 }
 
-static enum gn_status check_alone(const struct gn_train_options *o, struct gn_err *err)
+/* Who joins a run has its folder, which a file of options does not repeat. */
+static enum gn_status check_alone(const struct gn_train_options *given, struct gn_err *err)
 {
+	struct gn_train_options filled = *given;
+	const struct gn_train_options *o = &filled;
 	enum gn_status status = check_length(o, err);
 
+	if (!filled.checkpoint)
+		filled.checkpoint = filled.join;
 	if (!status)
 		status = check_batch(o, err);
 	if (!status)

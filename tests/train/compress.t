@@ -57,6 +57,6 @@ expect 0 'made with --compress topk:0.01, this run has none.*dropped' 'going on 
 	--steps 40 --resume auto
 nothing_dropped() { ! short "$@" 2>&1 | grep dropped; }
 check 'going on with it after none drops nothing' nothing_dropped topk:0.01-part 2 --steps 41 --resume auto --compress topk:0.01
-expect 0 '--compress auto: topk:0.01, which the run before' 'what auto takes from a checkpoint is told' short topk:0.01-part 2 --steps 42 \
+GANNET_LOG=info expect 0 '--compress auto: topk:0.01, which the run before' 'what auto takes from a checkpoint is told' short topk:0.01-part 2 --steps 42 \
 	--resume auto --compress auto
 finish

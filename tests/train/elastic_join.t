@@ -88,10 +88,17 @@ wait "$launcher"
 wait $newcomer
 check 'and both are stopped' test "$? $(codes alone 1)" = '5 5 '
 
-expect 2 'MIN or MIN:MAX' 'MAX below MIN is refused' "$gannet" "${train[@]}" --elastic 3:2
+expect 2 'at most 2 ranks are fewer than at least 3' 'MAX below MIN is refused' "$gannet" "${train[@]}" --elastic 3:2
 expect 2 'give --checkpoint' 'MAX needs a folder' "$gannet" "${train[@]}" --elastic 1:2
 expect 2 'give --elastic' 'spares need losses that are survived' "$gannet" "${train[@]}" --spares 1
 expect 2 '3 ranks need as many batches' 'so do more ranks than batches' \
 	"$gannet" launch -n 2 -- "$gannet" "${train[@]}" --elastic 1:3 --checkpoint "$scratch/few"
+expect 2 'only 2 ranks train' 'MIN above the ranks is refused' "$gannet" launch -n 2 -- "$gannet" "${train[@]}" --elastic 3
+expect 2 '2 ranks train already' 'MAX below the ranks is refused' "$gannet" launch -n 2 -- "$gannet" "${train[@]}" --elastic 1:1 --checkpoint "$scratch/none"
+expect 2 'not the folder of the run' 'who joins has the folder of the run' "$gannet" "${train[@]}" --elastic 1:2 --join "$scratch" --checkpoint "$scratch/zz"
+not_repeated() { # options that need the folder are not refused: it is sought
+	mkdir "$scratch/empty" && ! "$gannet" "${train[@]}" --val "$scratch/train" --keep-best top1 --elastic 1:2 --join "$scratch/empty" 2>&1 | grep 'give --checkpoint'
+}
+check 'who joins need not repeat the folder for --keep-best' not_repeated
 expect 2 'leaves none of 2 ranks' 'all ranks as spares are refused' "$gannet" launch -n 2 -- "$gannet" "${train[@]}" --elastic 1 --spares 2
 finish

@@ -126,6 +126,9 @@ check "with --keep-going the others are left alone, and the last line names who 
 # shellcheck disable=SC2016
 expect 0 "rank 1 was killed .*, rank 2 ended with code 4; 1 of 3 ranks succeeded" "the code is 0 if one went on without those that were lost" \
 	timeout -k 5 60 "$gannet" launch -n 3 --keep-going -- sh -c 'case $PMIX_RANK in 1) kill -9 $$ ;; 2) exit 4 ;; esac'
+# shellcheck disable=SC2016
+expect 4 "rank 1 was killed by signal 11 .*1 of 2 ranks succeeded" "a crash is no loss" \
+	timeout -k 5 60 "$gannet" launch -n 2 --keep-going -- sh -c 'case $PMIX_RANK in 1) kill -SEGV $$ ;; esac'
 expect 4 "0 of 2 ranks succeeded" "and 4 if none did" timeout -k 5 60 "$gannet" launch -n 2 --keep-going -- sh -c 'exit 4'
 # shellcheck disable=SC2016
 expect 0 "is stopped .SIGSTOP. and does not end" "a stopped rank that is the last is killed" \

@@ -284,6 +284,12 @@ enum gn_status gn_regroup_open(struct gn_world *w, const struct gn_regroup_optio
 	if (options->spares >= size)
 		return gn_err_set(err, GN_ERR_USAGE, "--spares %d leaves none of %d rank%s to train: start more", options->spares, size,
 				  size == 1 ? "" : "s");
+	if (options->least > size - options->spares)
+		return gn_err_set(err, GN_ERR_USAGE, "--elastic %d: only %d rank%s train, so the first loss would end the run: start more, or give less",
+				  options->least, size - options->spares, size - options->spares == 1 ? "" : "s");
+	if (options->most && options->most < size - options->spares)
+		return gn_err_set(err, GN_ERR_USAGE, "--elastic %d:%d: %d ranks train already: give a MAX of as many or more", options->least, options->most,
+				  size - options->spares);
 	status = gn_world_key(w, "gannet regroup", secret.bytes, sizeof secret.bytes, err);
 	if (!status)
 		status = gn_regroup_create(options, (uint64_t)gn_world_rank(w), &secret, &g, err);

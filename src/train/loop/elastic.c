@@ -13,7 +13,9 @@ enum gn_status gn_elastic_parse(const char *text, int *least, int *most, struct 
 		return GN_OK;
 	}
 	fields = sscanf(text, "%5d%n:%5d%n", &min, &end, &max, &end);
-	if (fields < 1 || text[end] || min < 0 || min > GN_MEMBERS_MAX || max > GN_MEMBERS_MAX || (fields == 2 && (max < min || min < 1)))
+	if (fields == 2 && !text[end] && min >= 1 && max < min)
+		return gn_err_set(err, GN_ERR_USAGE, "--elastic %s: at most %d ranks are fewer than at least %d", text, max, min);
+	if (fields < 1 || text[end] || min < 0 || min > GN_MEMBERS_MAX || max > GN_MEMBERS_MAX || (fields == 2 && min < 1))
 		return gn_err_set(err, GN_ERR_USAGE, "--elastic %s: MIN or MIN:MAX ranks, %d at most", text, GN_MEMBERS_MAX);
 	*least = min;
 	*most = max;
