@@ -114,7 +114,7 @@ static enum gn_status copy_missing(struct gn_stage_run *s, uint64_t bytes, struc
 	if (!status)
 		status = gn_sync_dir(o->to, err);
 	if (!status)
-		status = gn_stage_marker_save(&s->manifest, o->to, o->only, err);
+		status = gn_stage_marker_save(&s->manifest, o->to, s->right, err);
 	if (!status)
 		status = gn_manifest_save(&s->manifest, o->to, err);
 	s->result.copy_s = gn_clock_s() - start;
@@ -173,7 +173,7 @@ static enum gn_status fill(struct gn_stage_run *s, struct gn_err *err)
 	if (s->result.copied || !own_manifest_is_there(s))
 		return copy_missing(s, s->result.copied_bytes, err);
 	/* also without news: it says when the copy was last used */
-	return gn_stage_marker_save(m, s->options->to, s->options->only, err);
+	return gn_stage_marker_save(m, s->options->to, s->right, err);
 }
 
 static enum gn_status check_folders(const struct gn_stage_options *o, struct gn_err *err)
