@@ -137,7 +137,7 @@ static void run_check_foreign(void *argument)
 	char path[PATH_MAX];
 	struct stat info;
 
-	if (!gn_path_join(path, sizeof path, s->options->to, m->file, NULL) && !lstat(path, &info))
+	if (!stopped(s) && !gn_path_join(path, sizeof path, s->options->to, m->file, NULL) && !lstat(path, &info))
 		s->right[job->shard] = (unsigned char)digest_is_right(path, &info, m);
 	free(job);
 }
