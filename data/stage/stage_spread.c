@@ -32,7 +32,8 @@ struct spread {
 	struct gn_manifest manifest;
 	struct disk disks[GN_FOLDERS_MAX];
 	int count;
-	pthread_mutex_t lock; /* of options->ready */
+	pthread_mutex_t lock; /* of options->ready, and of */
+	unsigned char *told;  /* [shards] it was called */
 };
 
 /* Of the nearest folder that is there. */
@@ -87,7 +88,9 @@ static void pass_ready(void *context, uint32_t shard, const char *folder)
 	struct spread *s = context;
 
 	pthread_mutex_lock(&s->lock);
-	s->options->ready(s->options->context, shard, folder);
+	if (!s->told[shard])
+		s->options->ready(s->options->context, shard, folder);
+	s->told[shard] = 1;
 	pthread_mutex_unlock(&s->lock);
 }
 
@@ -99,8 +102,25 @@ static void *stage_disk(void *argument)
 	return NULL;
 }
 
+/* What another process that has the lock has copied so far, as its markers say. */
+static void follow(struct spread *s)
+{
+	unsigned char *right = s->options->ready ? malloc(s->manifest.shard_count) : NULL;
+
+	for (int i = 0; i < s->count && right; i++) {
+		if (gn_trust_check_path(s->disks[i].to, NULL))
+			continue;
+		memset(right, 0, s->manifest.shard_count);
+		gn_stage_marker_load(&s->manifest, s->disks[i].to, right);
+		for (uint32_t k = 0; k < s->manifest.shard_count; k++)
+			if (right[k])
+				pass_ready(s, k, s->disks[i].to);
+	}
+	free(right);
+}
+
 /* One process at a time divides the shards and copies: another one, which would find other bytes free, waits, and finds them where they are. */
-static enum gn_status take_lock(const struct spread *s, int *out, struct gn_err *err)
+static enum gn_status take_lock(struct spread *s, int *out, struct gn_err *err)
 {
 	const struct gn_stage_options *o = s->options;
 	char folder[PATH_MAX], name[PATH_MAX], lock[PATH_MAX];
@@ -117,9 +137,8 @@ static enum gn_status take_lock(const struct spread *s, int *out, struct gn_err 
 	strcat(lock, GN_STAGE_LOCK_NAME);
 	if (!o->stop)
 		return gn_stage_lock(lock, o->to, 1, o->log, out, NULL, err);
-	do
-		status = gn_stage_lock(lock, o->to, 0, o->log, out, NULL, err);
-	while (status == GN_ERR_EXISTS && !atomic_load(o->stop));
+	while ((status = gn_stage_lock(lock, o->to, 0, o->log, out, NULL, err)) == GN_ERR_EXISTS && !atomic_load(o->stop))
+		follow(s);
 	return status == GN_ERR_EXISTS ? gn_err_set(err, GN_ERR_STOPPED, "stopped while another process copies to %s", o->to) : status;
 }
 
@@ -130,6 +149,9 @@ static enum gn_status prepare(struct spread *s, struct gn_err *err)
 
 	if (!status)
 		status = gn_manifest_load(s->options->from, &s->manifest, err);
+	s->told = status ? NULL : calloc(s->manifest.shard_count + (size_t)1, 1);
+	if (!status && !s->told)
+		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %u shards", s->manifest.shard_count);
 	for (int i = 0; i < s->count && !status; i++) {
 		struct disk *d = &s->disks[i];
 
@@ -201,6 +223,7 @@ enum gn_status gn_stage_spread(const struct gn_stage_options *options, struct gn
 		close(lock);
 	for (int i = 0; i < GN_FOLDERS_MAX; i++)
 		free(s->disks[i].only);
+	free(s->told);
 	gn_manifest_release(&s->manifest);
 	pthread_mutex_destroy(&s->lock);
 	free(s);
