@@ -166,6 +166,9 @@ if [ "$(id -u)" -eq 0 ] && for_user 65534 true 2>/dev/null; then
 	rm disk/link
 	expect 0 "$(uname -n): disk/a: 0 shards copied .*digests verified: owned by user 65533" 'is told whose, and on which host' \
 		for_user 65534 ./program stage --from from --to disk/a
+	two=$work/disk/one:$work/disk/two
+	expect 0 '"copied": 4,' 'a user stages on two shared disks' stage_for 65533 "$two"
+	expect 0 '"copied": 0,.*"kept": 4,.*"foreign": true' 'another may read these copies, too' stage_for 65534 "$two"
 	chmod 666 disk/a/.gannet-stage.lock
 	forge 65533 disk/a
 	expect 1 'belongs to user 65533 and is not a complete copy of from .3 of 4' 'its stamp is not believed' stage_for 65534 disk/a
