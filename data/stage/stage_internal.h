@@ -30,6 +30,8 @@ static inline int gn_stage_is_ours(const struct gn_stage_run *s, uint32_t shard)
 	return !s->options->only || s->options->only[shard];
 }
 
+/* The manifest of the source, if it is the one that is wanted. On failure there is nothing to release. */
+enum gn_status gn_stage_load_source(const struct gn_stage_options *options, struct gn_manifest *out, struct gn_err *err);
 /* gn_stage() to several folders. Blocks. */
 enum gn_status gn_stage_spread(const struct gn_stage_options *options, struct gn_stage_result *out, struct gn_err *err);
 /* Options' ready() for all shards that are right and of which it has not been called. */

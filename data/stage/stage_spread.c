@@ -152,7 +152,7 @@ static enum gn_status prepare(struct spread *s, struct gn_err *err)
 	enum gn_status status = gn_folders_get(s->options->to, 0, first, err); /* also says whether they are too many */
 
 	if (!status)
-		status = gn_manifest_load(s->options->from, &s->manifest, err);
+		status = gn_stage_load_source(s->options, &s->manifest, err);
 	s->told = status ? NULL : calloc(s->manifest.shard_count + (size_t)1, 1);
 	if (!status && !s->told)
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %u shards", s->manifest.shard_count);
