@@ -20,6 +20,7 @@ struct disk {
 	char to[PATH_MAX];
 	unsigned char *only;
 	uint64_t free_bytes;
+	struct timespec followed; /* the time of the marker that was read last */
 	pthread_t thread;
 	int is_started;
 	enum gn_status status;
@@ -108,13 +109,19 @@ static void follow(struct spread *s)
 	unsigned char *right = s->options->ready ? malloc(s->manifest.shard_count) : NULL;
 
 	for (int i = 0; i < s->count && right; i++) {
-		if (gn_trust_check_path(s->disks[i].to, NULL))
+		struct disk *d = &s->disks[i];
+		char marker[PATH_MAX];
+		struct stat info;
+
+		if (gn_trust_check_path(d->to, NULL) || gn_path_join(marker, sizeof marker, d->to, GN_STAGE_MARKER_NAME, NULL) || stat(marker, &info) ||
+		    (info.st_mtim.tv_sec == d->followed.tv_sec && info.st_mtim.tv_nsec == d->followed.tv_nsec))
 			continue;
+		d->followed = info.st_mtim;
 		memset(right, 0, s->manifest.shard_count);
-		gn_stage_marker_load(&s->manifest, s->disks[i].to, right);
+		gn_stage_marker_load(&s->manifest, d->to, right);
 		for (uint32_t k = 0; k < s->manifest.shard_count; k++)
 			if (right[k])
-				pass_ready(s, k, s->disks[i].to);
+				pass_ready(s, k, d->to);
 	}
 	free(right);
 }
