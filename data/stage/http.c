@@ -222,7 +222,7 @@ static enum gn_status changed(const struct gn_http_request *r, struct gn_err *er
 /* A request for what is still missing. *done: nothing is. */
 static enum gn_status read_more(struct gn_http_request *r, const struct gn_http_file *file, int *attempt, struct gn_err *err)
 {
-	uint64_t before = r->at;
+	uint64_t before = r->furthest;
 	char range[64];
 	CURLcode rc;
 
@@ -239,6 +239,7 @@ static enum gn_status read_more(struct gn_http_request *r, const struct gn_http_
 	if (r->at == r->end)
 		return GN_OK;
 	*attempt = r->at > before ? 0 : *attempt + 1;
+	r->furthest = r->at > before ? r->at : before;
 	if (rc == CURLE_OK && (r->code == 200 || r->code == 206))
 		rc = CURLE_PARTIAL_FILE;
 	if (*attempt >= TRIES || !is_passing(rc, r->code))
@@ -251,7 +252,7 @@ static enum gn_status read_more(struct gn_http_request *r, const struct gn_http_
 enum gn_status gn_http_read(struct gn_http *h, const struct gn_http_file *file, uint64_t begin, uint64_t end, gn_http_sink *sink, void *context,
 			    const atomic_int *stop, struct gn_err *err)
 {
-	struct gn_http_request r = {.h = h, .curl = curl_easy_init(), .at = begin, .end = end, .ranged = file->has_ranges, .sink = sink,
+	struct gn_http_request r = {.h = h, .curl = curl_easy_init(), .at = begin, .end = end, .furthest = begin, .ranged = file->has_ranges, .sink = sink,
 			    .context = context, .stop = stop};
 	enum gn_status status = r.curl ? GN_OK : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for libcurl");
 	int attempt = 0;

@@ -15,6 +15,7 @@ struct gn_http_request {
 	const struct gn_http *h;
 	CURL *curl;
 	uint64_t at, end; /* what is still to come */
+	uint64_t furthest; /* of all requests: who begins anew gets on only behind it */
 	int ranged;
 	gn_http_sink *sink; /* NULL: gn_http_look() */
 	void *context;

@@ -114,7 +114,7 @@ static enum gn_status copy_missing(struct gn_stage_run *s, uint64_t bytes, struc
 	if (!status)
 		status = gn_sync_dir(o->to, err);
 	if (!status)
-		status = gn_stage_marker_save(&s->manifest, o->to, o->only, err);
+		status = gn_stage_marker_save(&s->manifest, o->to, s->right, err);
 	if (!status)
 		status = gn_manifest_save(&s->manifest, o->to, err);
 	s->result.copy_s = gn_clock_s() - start;
@@ -173,7 +173,7 @@ static enum gn_status fill(struct gn_stage_run *s, struct gn_err *err)
 	if (s->result.copied || !own_manifest_is_there(s))
 		return copy_missing(s, s->result.copied_bytes, err);
 	/* also without news: it says when the copy was last used */
-	return gn_stage_marker_save(m, s->options->to, s->options->only, err);
+	return gn_stage_marker_save(m, s->options->to, s->right, err);
 }
 
 static enum gn_status check_folders(const struct gn_stage_options *o, struct gn_err *err)
@@ -248,6 +248,16 @@ static enum gn_status stage_loaded(struct gn_stage_run *s, struct gn_err *err)
 	return status;
 }
 
+enum gn_status gn_stage_load_source(const struct gn_stage_options *options, struct gn_manifest *out, struct gn_err *err)
+{
+	enum gn_status status = gn_manifest_load(options->from, out, err);
+
+	if (status || !options->digest || !strcmp(options->digest, out->digest))
+		return status;
+	gn_manifest_release(out);
+	return gn_err_set(err, GN_ERR_DATA, "%s holds another dataset than when it was opened", options->from);
+}
+
 enum gn_status gn_stage(const struct gn_stage_options *options, struct gn_stage_result *out, struct gn_err *err)
 {
 	struct gn_stage_run s = {.options = options};
@@ -255,8 +265,7 @@ enum gn_status gn_stage(const struct gn_stage_options *options, struct gn_stage_
 
 	if (gn_folders_count(options->to) > 1)
 		return gn_stage_spread(options, out, err);
-	status = gn_manifest_load(options->from, &s.manifest, err);
-
+	status = gn_stage_load_source(options, &s.manifest, err);
 	if (status)
 		return status;
 	pthread_mutex_init(&s.lock, NULL);

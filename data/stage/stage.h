@@ -29,6 +29,7 @@ struct gn_stage_options {
 	const char *from;
 	const char *to; /* or several folders, FOLDER:FOLDER (data/shard/folders.h): the shards are divided among them by free space */
 	const unsigned char *only; /* [shards of from] those that are copied; NULL: all */
+	const char *digest;   /* of the manifest of from, to which ready() refers: another one is GN_ERR_DATA; NULL: any */
 	int threads;		      /* shards copied concurrently, >= 1 */
 	int check;		      /* ignore the marker: verify the digests of all existing shards */
 	uint64_t quota_bytes;	      /* of gn_staged_make_room(); 0: none */

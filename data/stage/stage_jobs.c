@@ -58,7 +58,7 @@ void gn_stage_tell_ready(struct gn_stage_run *s)
 {
 	pthread_mutex_lock(&s->lock);
 	for (uint32_t i = 0; i < s->manifest.shard_count; i++)
-		if (s->right[i])
+		if (s->right[i] && gn_stage_is_ours(s, i))
 			tell_ready(s, i);
 	pthread_mutex_unlock(&s->lock);
 }
@@ -137,7 +137,7 @@ static void run_check_foreign(void *argument)
 	char path[PATH_MAX];
 	struct stat info;
 
-	if (!gn_path_join(path, sizeof path, s->options->to, m->file, NULL) && !lstat(path, &info))
+	if (!stopped(s) && !gn_path_join(path, sizeof path, s->options->to, m->file, NULL) && !lstat(path, &info))
 		s->right[job->shard] = (unsigned char)digest_is_right(path, &info, m);
 	free(job);
 }
@@ -150,7 +150,7 @@ enum gn_status gn_stage_run_jobs(struct gn_stage_run *s, enum gn_stage_jobs what
 	for (uint32_t i = 0; i < s->manifest.shard_count && !status; i++) {
 		struct shard_job *job;
 
-		if (s->right[i] || !gn_stage_is_ours(s, i))
+		if (s->right[i] || (what != GN_STAGE_JOBS_CHECK && !gn_stage_is_ours(s, i)))
 			continue;
 		job = malloc(sizeof *job);
 		if (!job) {

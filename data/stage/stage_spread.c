@@ -20,6 +20,7 @@ struct disk {
 	char to[PATH_MAX];
 	unsigned char *only;
 	uint64_t free_bytes;
+	struct timespec followed; /* the time of the marker that was read last */
 	pthread_t thread;
 	int is_started;
 	enum gn_status status;
@@ -32,7 +33,8 @@ struct spread {
 	struct gn_manifest manifest;
 	struct disk disks[GN_FOLDERS_MAX];
 	int count;
-	pthread_mutex_t lock; /* of options->ready */
+	pthread_mutex_t lock; /* of options->ready, and of */
+	unsigned char *told;  /* [shards] it was called */
 };
 
 /* Of the nearest folder that is there. */
@@ -87,7 +89,9 @@ static void pass_ready(void *context, uint32_t shard, const char *folder)
 	struct spread *s = context;
 
 	pthread_mutex_lock(&s->lock);
-	s->options->ready(s->options->context, shard, folder);
+	if (!s->told[shard])
+		s->options->ready(s->options->context, shard, folder);
+	s->told[shard] = 1;
 	pthread_mutex_unlock(&s->lock);
 }
 
@@ -99,13 +103,40 @@ static void *stage_disk(void *argument)
 	return NULL;
 }
 
+/* What another process that has the lock has copied so far, as its markers say. */
+static void follow(struct spread *s)
+{
+	unsigned char *right = s->options->ready ? malloc(s->manifest.shard_count) : NULL;
+
+	for (int i = 0; i < s->count && right; i++) {
+		struct disk *d = &s->disks[i];
+		char marker[PATH_MAX];
+		struct stat info;
+
+		if (gn_trust_check_path(d->to, NULL) || gn_path_join(marker, sizeof marker, d->to, GN_STAGE_MARKER_NAME, NULL) || stat(marker, &info) ||
+		    (info.st_mtim.tv_sec == d->followed.tv_sec && info.st_mtim.tv_nsec == d->followed.tv_nsec))
+			continue;
+		d->followed = info.st_mtim;
+		memset(right, 0, s->manifest.shard_count);
+		gn_stage_marker_load(&s->manifest, d->to, right);
+		for (uint32_t k = 0; k < s->manifest.shard_count; k++)
+			if (right[k])
+				pass_ready(s, k, d->to);
+	}
+	free(right);
+}
+
 /* One process at a time divides the shards and copies: another one, which would find other bytes free, waits, and finds them where they are. */
-static enum gn_status take_lock(const struct spread *s, int *out, struct gn_err *err)
+static enum gn_status take_lock(struct spread *s, int *out, struct gn_err *err)
 {
 	const struct gn_stage_options *o = s->options;
 	char folder[PATH_MAX], name[PATH_MAX], lock[PATH_MAX];
 	enum gn_status status = gn_staged_split(s->disks[0].to, folder, name, err);
+	struct stat info;
 
+	/* another user's copy is only read, and the lock beside it is his */
+	if (!stat(s->disks[0].to, &info) && S_ISDIR(info.st_mode) && info.st_uid != geteuid())
+		return GN_OK;
 	if (!status)
 		status = gn_trust_check_path(folder, err);
 	if (!status)
@@ -117,9 +148,8 @@ static enum gn_status take_lock(const struct spread *s, int *out, struct gn_err 
 	strcat(lock, GN_STAGE_LOCK_NAME);
 	if (!o->stop)
 		return gn_stage_lock(lock, o->to, 1, o->log, out, NULL, err);
-	do
-		status = gn_stage_lock(lock, o->to, 0, o->log, out, NULL, err);
-	while (status == GN_ERR_EXISTS && !atomic_load(o->stop));
+	while ((status = gn_stage_lock(lock, o->to, 0, o->log, out, NULL, err)) == GN_ERR_EXISTS && !atomic_load(o->stop))
+		follow(s);
 	return status == GN_ERR_EXISTS ? gn_err_set(err, GN_ERR_STOPPED, "stopped while another process copies to %s", o->to) : status;
 }
 
@@ -129,7 +159,10 @@ static enum gn_status prepare(struct spread *s, struct gn_err *err)
 	enum gn_status status = gn_folders_get(s->options->to, 0, first, err); /* also says whether they are too many */
 
 	if (!status)
-		status = gn_manifest_load(s->options->from, &s->manifest, err);
+		status = gn_stage_load_source(s->options, &s->manifest, err);
+	s->told = status ? NULL : calloc(s->manifest.shard_count + (size_t)1, 1);
+	if (!status && !s->told)
+		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %u shards", s->manifest.shard_count);
 	for (int i = 0; i < s->count && !status; i++) {
 		struct disk *d = &s->disks[i];
 
@@ -201,6 +234,7 @@ enum gn_status gn_stage_spread(const struct gn_stage_options *options, struct gn
 		close(lock);
 	for (int i = 0; i < GN_FOLDERS_MAX; i++)
 		free(s->disks[i].only);
+	free(s->told);
 	gn_manifest_release(&s->manifest);
 	pthread_mutex_destroy(&s->lock);
 	free(s);

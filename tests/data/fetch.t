@@ -207,4 +207,37 @@ CONF
 }
 check 'Retry-After in seconds' closed seconds "$http/closed"
 check 'Retry-After as a date' closed date "http://127.0.0.1:$date_port/file"
+
+# Without ranges each try begins anew: one that comes no further than those before counts as a failure.
+cat >"$dir/half" <<'END'
+import http.server, sys
+class Half(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Length", "1000000")
+        self.end_headers()
+        self.wfile.write(bytes(500000))
+        self.close_connection = True
+    def log_message(self, *_): pass
+server = http.server.HTTPServer(("127.0.0.1", 0), Half)
+print(server.server_port, flush=True)
+server.serve_forever()
+END
+no_further() {
+	local half=$dir/half.port server pid
+	python3 "$dir/half" >"$half" &
+	server=$!
+	for _ in $(seq 100); do [ -s "$half" ] && break; sleep 0.1; done
+	timeout 60 "$gannet" stage --from "http://127.0.0.1:$(cat "$half")/file" --to "$dir/out/half" 2>"$dir/err" &
+	pid=$!
+	for _ in $(seq 100); do
+		[ "$(grep -c 'again in' "$dir/err")" -lt 3 ] || break
+		sleep 0.1
+	done
+	kill "$pid" "$server"
+	wait "$pid" "$server"
+	cat "$dir/err"
+	grep 'again in' "$dir/err" | sed -n 3p | grep -E 'again in [2-4]\.[0-9] s'
+}
+check 'a server that always breaks off at the same place is asked more and more seldom' no_further
 finish

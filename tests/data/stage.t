@@ -62,6 +62,13 @@ check 'and removes it' "$gannet" stage --to d2 --remove set
 check 'of which nothing is left' test ! -e d2/set
 expect 0 '"copied": [1-3],.*"kept": [1-3],' 'and it is staged again' spread
 check 'on both' sh -c 'test "$(ls d1/set/*.h5 d2/set/*.h5 | wc -l)" -eq 4 && ls d2/set/*.h5'
+expect 0 '"copied": 8,.*"kept": 0,' 'another dataset, with the disks in another order' stage other "$work/d2/set:$work/d1/set"
+# shellcheck disable=SC2016 # sh expands it
+check 'leaves no shard of the first' sh -c 'for f in d1/set/*.h5 d2/set/*.h5; do cmp "$f" "other/${f##*/}" || exit 1; done'
+cp d1/set/shard-00001.h5 d2/set/ 2>/dev/null || cp d2/set/shard-00001.h5 d1/set/
+expect 0 '"copied": 0,.*"kept": 8,' 'a shard that is on both' stage other "$work/d2/set:$work/d1/set"
+expect 0 '"state": "complete"' 'belongs to the copy' "$gannet" stage --json --list --to d1
+check 'on each disk' test -z "$("$gannet" stage --json --list --to d1 | grep changed; "$gannet" stage --json --list --to d2 | grep changed)"
 expect 2 'several folders are for packed datasets' 'not for trees' stage from "d1/tree:$work/d2/tree" --tree
 mkdir 'd:1'
 expect 0 '"copied": 4,' 'a colon in a name' stage from d:1/set:2
@@ -159,6 +166,9 @@ if [ "$(id -u)" -eq 0 ] && for_user 65534 true 2>/dev/null; then
 	rm disk/link
 	expect 0 "$(uname -n): disk/a: 0 shards copied .*digests verified: owned by user 65533" 'is told whose, and on which host' \
 		for_user 65534 ./program stage --from from --to disk/a
+	two=$work/disk/one:$work/disk/two
+	expect 0 '"copied": 4,' 'a user stages on two shared disks' stage_for 65533 "$two"
+	expect 0 '"copied": 0,.*"kept": 4,.*"foreign": true' 'another may read these copies, too' stage_for 65534 "$two"
 	chmod 666 disk/a/.gannet-stage.lock
 	forge 65533 disk/a
 	expect 1 'belongs to user 65533 and is not a complete copy of from .3 of 4' 'its stamp is not believed' stage_for 65534 disk/a

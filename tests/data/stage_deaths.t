@@ -65,7 +65,7 @@ whole() { # KIND RANKS
 			cmp -s is new.is || { [ "$1" = update ] && cmp -s is old.is; } || { echo "node $n has something else"; return 1; } ;;
 		dataset)
 			for shard in "at/n$n"/*.h5; do [ ! -e "$shard" ] || cmp "$shard" "dataset/${shard##*/}" || return 1; done
-			[ ! -e at/n$n/manifest.json ] || "$gannet" verify at/n$n || return 1 ;;
+			[ ! -e at/n$n/gannet-dataset.json ] || "$gannet" verify at/n$n || return 1 ;;
 		web) cmp at/n$n file || return 1 ;;
 		esac
 	done

@@ -2,6 +2,7 @@
 
 #include "data/pack/pack.h"
 #include "data/sample/decode.h"
+#include "data/stage/stage.h"
 #include "src/base/crc32c.h"
 #include "src/base/file.h"
 #include "src/base/philox.h"
@@ -457,6 +458,33 @@ static struct gn_dataset *damaged(const struct gn_dataset *d, const char *name, 
 	return out;
 }
 
+static void use_copy(void *context, uint32_t shard, const char *folder)
+{
+	must(gn_dataset_use_copy(digits, shard, folder, NULL), NULL);
+	++*(int *)context;
+}
+
+/* Shards by their numbers in the source's manifest: of another dataset there, numbers might be too large. */
+static void copies_are_of_the_dataset_that_was_opened(void **state)
+{
+	char to[256];
+	int used = 0;
+	struct gn_stage_options o = {.from = gn_dataset_directory(photos), .digest = gn_dataset_digest(digits), .to = to, .threads = 1, .ready = use_copy,
+				     .context = &used};
+	struct gn_stage_result result;
+	struct gn_err err;
+
+	(void)state;
+	snprintf(to, sizeof to, "%s/copies", base);
+	assert_int_equal(gn_stage(&o, &result, &err), GN_ERR_DATA);
+	assert_non_null(strstr(err.text, "holds another dataset"));
+	assert_int_equal(used, 0);
+	o.from = gn_dataset_directory(digits);
+	must(gn_stage(&o, &result, &err), &err);
+	assert_int_equal(used, (int)result.copied);
+	assert_true(used > 0);
+}
+
 static void a_damaged_sample_is_told_at_its_batch(void **state)
 {
 	struct gn_dataset *bad = damaged(digits, "damaged", 5 * 16 + 3);
@@ -651,6 +679,7 @@ int main(void)
 		cmocka_unit_test(starting_again_drops_what_was_in_flight),
 		cmocka_unit_test(a_damaged_sample_is_told_at_its_batch),
 		cmocka_unit_test(damaged_digits_never_crash),
+		cmocka_unit_test(copies_are_of_the_dataset_that_was_opened),
 		cmocka_unit_test(nonsense_is_refused),
 		cmocka_unit_test(starting_where_there_is_nothing),
 		cmocka_unit_test(effort_is_of_the_threads_work),

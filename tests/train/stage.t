@@ -73,6 +73,26 @@ check 'each has a part' sh -c 'ls "$1"/one/train/*.h5 "$1"/two/train/*.h5' sh "$
 expect 0 '' 'a run on both' run 2 both --data "$dir/one/train:$dir/two/train"
 check 'has them, too' test "$(final both)" = "$(final plain)"
 
+# Another process has the lock of the list, as while it copies.
+follow() {
+	local job holder found
+	coproc HOLDER { exec flock "$dir/one/train.gannet-stage.lock" sh -c 'echo held; read -r x'; }
+	holder=$!
+	read -r _ <&"${HOLDER[0]}"
+	run 1 follow --epochs 12 --stage "$dir/one:$dir/two" >"$dir/follow.out" 2>&1 &
+	job=$!
+	# shellcheck disable=SC2016 # sh expands it
+	until_true sh -c '! kill -0 "$1" 2>/dev/null || find /proc/[0-9]*/fd -lname "$2/*.h5" 2>/dev/null | grep -q .' sh "$job" "$dir/two/train"
+	kill -0 "$job" 2>/dev/null
+	found=$?
+	echo go >&"${HOLDER[1]}"
+	wait $holder
+	wait $job && [[ $(final follow) == "$(final alone)" ]] && return $found
+	cat "$dir/follow.out"
+	return 1
+}
+check 'each rank of a node reads what is complete on the disks while another one copies' follow
+
 # What cannot be staged does not end a run.
 mkdir -p "$dir/full/train" && : >"$dir/full/train/shard-00000.h5"
 expect 0 'WARN.*staging of .* failed: .*shard-00000.h5 exists and was not staged.*reads the source' 'a run that cannot stage warns' run 2 failed --stage "$dir/full"

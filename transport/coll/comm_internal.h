@@ -2,7 +2,7 @@
  * shorthands), coll.c (start, progress, free), coll_wait.c (test, wait), coll_prepare.c and coll_select.c (prepare), coll_device.c
  * (device memory), comm_progress.c (progress thread), idle_wait.c (blocking waits), affinity_report.c.
  *
- * An operation runs by one of the tables of struct gn_coll_ops: it executes a schedule (exec_internal.h), is uses the shared
+ * An operation runs by one of the tables of struct gn_coll_ops: it executes a schedule (exec_internal.h), uses the shared
  * memory of one node directly (shm.h), is staged from device memory (staged.c), or a library's (coll_device.h). Around that it holds work memory,
  * what remains to be done at its end, and its place among the operations in flight.
  */

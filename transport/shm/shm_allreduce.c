@@ -1,6 +1,5 @@
 #include "transport/shm/shm_internal.h"
 
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -214,13 +213,14 @@ void gn_shm_start(struct gn_shm_op *op)
 
 static enum gn_status mismatch_error(const struct gn_shm_op *op, int index, struct gn_err *err)
 {
+	static const char *const names[] = {[GN_BOUNCE_WHOLE] = "allreduce", [GN_BOUNCE_SCATTER] = "reduce-scatter", [GN_BOUNCE_GATHER] = "allgather"};
 	const struct gn_eager_slot *theirs = &op->sides[index]->eager[op->run & 1];
 	const struct gn_world *w = op->node->members.world;
 	int rank = op->node->ranks[index];
 
 	return gn_err_set(err, GN_ERR_MISMATCH,
-			  "allreduce: the ranks disagree about the size, the type or the reduction: rank %d on %s gave %llu "
-			  "elements of %llu bytes at offset %llu, this rank %zu of %zu at %llu", rank, gn_world_host_of(w, rank),
+			  "%s: the ranks disagree about the operation, the size, the type or the reduction: rank %d on %s gave %llu "
+			  "elements of %llu bytes at offset %llu, this rank %zu of %zu at %llu", names[op->way], rank, gn_world_host_of(w, rank),
 			  (unsigned long long)theirs->count, (unsigned long long)theirs->element_bytes,
 			  (unsigned long long)theirs->offset, op->count, op->element_bytes, (unsigned long long)op->offset);
 }

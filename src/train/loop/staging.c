@@ -106,8 +106,8 @@ static void tell(const struct gn_staging *s, const struct copying *c, const stru
 static int stage(struct gn_staging *s, int i)
 {
 	struct copying c = {.s = s, .data = s->options.datasets[i]};
-	struct gn_stage_options how = {.from = gn_dataset_directory(c.data), .threads = THREADS, .log = s->options.tells ? s->options.log : NULL,
-				       .stop = &s->stop, .ready = use, .context = &c};
+	struct gn_stage_options how = {.from = gn_dataset_directory(c.data), .digest = gn_dataset_digest(c.data), .threads = THREADS,
+				       .log = s->options.tells ? s->options.log : NULL, .stop = &s->stop, .ready = use, .context = &c};
 	struct gn_stage_result result;
 	char to[PATH_MAX], folder[PATH_MAX];
 	struct gn_err err;
