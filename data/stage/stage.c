@@ -96,7 +96,7 @@ static enum gn_status copy_missing(struct gn_stage_run *s, uint64_t bytes, struc
 	const struct gn_stage_options *o = s->options;
 	double start = gn_clock_s();
 	uint64_t all = 0;
-	enum gn_status status = gn_stage_clear_dataset(o->from, o->to, &s->manifest, s->begun, o->log, err);
+	enum gn_status status = gn_stage_clear_manifest(o->to, err);
 
 	for (uint32_t i = 0; i < s->manifest.shard_count; i++)
 		all += !gn_stage_is_ours(s, i) ? 0 : s->manifest.shards[i].size_bytes;
@@ -158,13 +158,17 @@ static enum gn_status check_foreign(struct gn_stage_run *s, const struct stat *t
 /* The lock is held. */
 static enum gn_status fill(struct gn_stage_run *s, struct gn_err *err)
 {
+	const struct gn_stage_options *o = s->options;
 	const struct gn_manifest *m = &s->manifest;
-	enum gn_status status = gn_stage_clear_parts(s->options->to, err);
+	/* before the shards are verified, which removes those with names of m's and other digests */
+	enum gn_status status = gn_stage_clear_other(o->from, o->to, m, s->begun, o->log, err);
 
+	if (!status)
+		status = gn_stage_clear_parts(o->to, err);
 	if (status)
 		return status;
-	if (!s->options->check)
-		gn_stage_marker_load(m, s->options->to, s->right);
+	if (!o->check)
+		gn_stage_marker_load(m, o->to, s->right);
 	status = gn_stage_run_jobs(s, GN_STAGE_JOBS_CHECK, err);
 	if (status)
 		return status;
@@ -173,7 +177,7 @@ static enum gn_status fill(struct gn_stage_run *s, struct gn_err *err)
 	if (s->result.copied || !own_manifest_is_there(s))
 		return copy_missing(s, s->result.copied_bytes, err);
 	/* also without news: it says when the copy was last used */
-	return gn_stage_marker_save(m, s->options->to, s->right, err);
+	return gn_stage_marker_save(m, o->to, s->right, err);
 }
 
 static enum gn_status check_folders(const struct gn_stage_options *o, struct gn_err *err)

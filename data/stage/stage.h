@@ -4,7 +4,7 @@
  * copied under a temporary name with its SHA-256 verified, synced, and renamed; the manifest is written last, so that a target with
  * a manifest is complete; the marker grows with each shard. An existing shard is kept when the stage marker shows that it is unchanged since it was verified (size,
  * times and inode), or when its digest is right: an interrupted copy continues where it stopped. Another dataset that was staged
- * to the target is replaced; what no stage has put there is left alone.
+ * to the target is replaced, unless a program holds it (data/shard/hold.h); what no stage has put there is left alone.
  *
  * The target must belong to the caller: write permission of group and others is removed, and a shared folder (sticky or
  * world-writable) or a path that another user could redirect is refused (src/base/trust.h). Files of other users in it count as
@@ -12,8 +12,9 @@
  * used when all are right. Its owner can still change it later. The caller's umask should deny write permission to others.
  *
  * Blocks on the file system and for the lock. Errors: GN_ERR_NO_SPACE before anything is copied, GN_ERR_DATA for a damaged source
- * shard, GN_ERR_EXISTS when a shard, a dataset or a staged tree that no stage of a dataset has put there is in the way, GN_ERR_NOT_FOUND,
- * GN_ERR_IO, also for an incomplete or damaged target of another user. On failure the target has no manifest, or a valid one.
+ * shard, GN_ERR_EXISTS when a shard, a dataset or a staged tree that no stage of a dataset has put there is in the way, or another dataset
+ * that a program reads, GN_ERR_NOT_FOUND, GN_ERR_IO, also for an incomplete or damaged target of another user. On failure the target has
+ * no manifest, or a valid one.
  */
 #ifndef GN_DATA_STAGE_STAGE_H
 #define GN_DATA_STAGE_STAGE_H

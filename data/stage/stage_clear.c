@@ -6,9 +6,15 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <string.h>
+#include <sys/file.h>
+#include <time.h>
 #include <unistd.h>
+
+#define LOOK_TRIES 50
+#define LOOK_PAUSE_NS 10000000
 
 enum gn_status gn_stage_refuse(const char *path, struct gn_err *err)
 {
@@ -56,22 +62,62 @@ static enum gn_status refuse_dataset(const char *folder, struct gn_err *err)
 	return status ? status : gn_stage_refuse(path, err);
 }
 
-enum gn_status gn_stage_clear_dataset(const char *from, const char *to, const struct gn_manifest *m, int begun, struct gn_log *log,
-				      struct gn_err *err)
+/* Keeps readers away, by *out, unless one is there. */
+static enum gn_status claim(const char *folder, int *out, struct gn_err *err)
 {
-	struct gn_manifest old;
-	int known = !gn_manifest_load(to, &old, NULL), other = known && strcmp(old.digest, m->digest) != 0;
-	enum gn_status status = other && !begun ? refuse_dataset(to, err) : GN_OK;
+	int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC), failed = 0;
 
-	if (!status && other)
-		gn_log_warn(log, "%s held another dataset (%u shards, digest %.12s), which is replaced by that of %s (%u shards, digest %.12s)", to,
-			    old.shard_count, old.digest, from, m->shard_count, m->digest);
-	if (!status)
-		status = remove_file(to, GN_MANIFEST_NAME, err);
-	for (uint32_t i = 0; known && !status && i < old.shard_count; i++)
-		if (!names_shard(m, old.shards[i].file))
-			status = remove_file(to, old.shards[i].file, err);
-	if (known)
-		gn_manifest_release(&old);
+	if (fd < 0)
+		return gn_err_errno(err, errno, "cannot open %s to see whether it is in use", folder);
+	/* gannet stage --list looks at locks for a moment */
+	for (int i = 0; i < LOOK_TRIES && (failed = flock(fd, LOCK_EX | LOCK_NB) ? errno : 0) == EWOULDBLOCK; i++)
+		nanosleep(&(struct timespec){.tv_nsec = LOOK_PAUSE_NS}, NULL);
+	/* any other failure: the file system has no such locks, so nobody can hold the folder */
+	if (failed != EWOULDBLOCK) {
+		*out = fd;
+		return GN_OK;
+	}
+	close(fd);
+	return gn_err_set(err, GN_ERR_EXISTS, "%s holds another dataset that a program reads: it is not replaced; give another folder, or wait "
+			  "until gannet stage --list does not say \"in use\"", folder);
+}
+
+/* A reader that comes after the claim finds no manifest, and one that came before prevents it. */
+static enum gn_status replace(const char *from, const char *to, const struct gn_manifest *old, const struct gn_manifest *m, struct gn_log *log,
+			      struct gn_err *err)
+{
+	int held = -1;
+	enum gn_status status = claim(to, &held, err);
+
+	if (status)
+		return status;
+	gn_log_warn(log, "%s held another dataset (%u shards, digest %.12s), which is replaced by that of %s (%u shards, digest %.12s)", to,
+		    old->shard_count, old->digest, from, m->shard_count, m->digest);
+	status = remove_file(to, GN_MANIFEST_NAME, err);
+	close(held);
+	for (uint32_t i = 0; !status && i < old->shard_count; i++)
+		if (!names_shard(m, old->shards[i].file))
+			status = remove_file(to, old->shards[i].file, err);
+	return status ? status : gn_sync_dir(to, err);
+}
+
+enum gn_status gn_stage_clear_other(const char *from, const char *to, const struct gn_manifest *m, int begun, struct gn_log *log,
+				    struct gn_err *err)
+{
+	enum gn_status status = GN_OK;
+	struct gn_manifest old;
+
+	if (gn_manifest_load(to, &old, NULL))
+		return GN_OK;
+	if (strcmp(old.digest, m->digest) != 0)
+		status = begun ? replace(from, to, &old, m, log, err) : refuse_dataset(to, err);
+	gn_manifest_release(&old);
+	return status;
+}
+
+enum gn_status gn_stage_clear_manifest(const char *to, struct gn_err *err)
+{
+	enum gn_status status = remove_file(to, GN_MANIFEST_NAME, err);
+
 	return status ? status : gn_sync_dir(to, err);
 }

@@ -40,6 +40,17 @@ check 'nor harmed' "$gannet" verify disk/set
 kill -9 $reader
 wait $reader 2>/dev/null
 check 'a killed reader holds nothing' state set complete
+check 'another dataset' "$gannet" pack --out packed2 --shard-bytes 100K --seed 3 "$GN_SOURCE/data/digits/digits-val.tar.xz"
+holding disk/set
+check 'a dataset that is held is in use' until_true state set 'in use'
+expect 1 'disk/set holds another dataset that a program reads.*give another folder' 'it is not replaced by another one' stage packed2 disk/set
+check 'but untouched' diff -r -x .gannet-stage -x .gannet-stage.lock packed disk/set
+truncate -s 1000 disk/set/shard-00001.h5
+expect 0 '"copied": 1,.*"kept": 3,' 'it is mended, though' stage packed disk/set
+kill -9 $! && wait $! 2>/dev/null
+expect 0 '"copied": 8,' 'and replaced when nobody holds it' stage packed2 disk/set
+check 'rightly' "$gannet" verify disk/set
+stage packed disk/set >/dev/null
 for name in tree file; do
 	holding disk/$name
 	check "a $name that is held is in use" until_true state $name 'in use'

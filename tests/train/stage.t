@@ -97,6 +97,20 @@ check 'each rank of a node reads what is complete on the disks while another one
 mkdir -p "$dir/full/train" && : >"$dir/full/train/shard-00000.h5"
 expect 0 'WARN.*staging of .* failed: .*shard-00000.h5 exists and was not staged.*reads the source' 'a run that cannot stage warns' run 2 failed --stage "$dir/full"
 check 'and has the same parameters' test "$(final failed)" = "$(final plain)"
+check 'validation images under the name of the training images' "$gannet" stage --from "$dir/val" --to "$dir/taken/train"
+taken() {
+	local holder rc
+	coproc HOLDER { exec flock --shared "$dir/taken/train" sh -c 'echo held; read -r x'; }
+	holder=$!
+	read -r _ <&"${HOLDER[0]}"
+	staged taken "$dir/taken" 'WARN.*staging of .*/train failed: .*/taken/train holds another dataset that a program reads'
+	rc=$?
+	echo go >&"${HOLDER[1]}"
+	wait $holder
+	return $rc
+}
+check 'a run that would replace what another program reads warns, and has the same parameters' taken
+check 'nothing of that is replaced' diff -r -x .gannet-stage -x .gannet-stage.lock "$dir/val" "$dir/taken/train"
 expect 2 '/train lies there already' 'a dataset cannot be staged to itself' run 2 self --stage "$dir"
 stopped() {
 	local holder rc
