@@ -2,7 +2,9 @@
 
 #include "src/base/file.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -58,4 +60,97 @@ enum gn_status gn_folders_find(const char *list, const char *name, char out[PATH
 	}
 	memcpy(out, path, PATH_MAX);
 	return GN_OK;
+}
+
+/* Whether each colon is in the name of a folder that is there, or the path says by a dot that it has one, or it is in the last name of an
+ * absolute path, as of a copy that has the name of its source. */
+static int means_colons(const char *path)
+{
+	char begin[PATH_MAX];
+
+	for (const char *colon = path; (colon = strchr(colon, ':')); colon++) {
+		snprintf(begin, sizeof begin, "%.*s", (int)((size_t)(colon - path) + strcspn(colon, "/")), path);
+		if (access(begin, F_OK) && (!colon[1] || (*path != '.' && (*path != '/' || strchr(colon, '/')))))
+			return 0;
+	}
+	return 1;
+}
+
+/* The path without links, as far as it is there, and without slashes at its end: of the root nothing is left. */
+static enum gn_status resolve(const char *path, char out[PATH_MAX], struct gn_err *err)
+{
+	const char *rest = path + strlen(path);
+	char above[PATH_MAX];
+	size_t at;
+
+	snprintf(above, sizeof above, "%s", path);
+	while (!realpath(above, out)) {
+		/* what another user keeps to himself or is no folder shows when the copy is made */
+		if (!strcmp(above, "/") || !strcmp(above, "."))
+			return gn_err_errno(err, errno, "cannot resolve %s", path);
+		while (rest > path && rest[-1] == '/')
+			rest--;
+		while (rest > path && rest[-1] != '/')
+			rest--;
+		snprintf(above, sizeof above, "%.*s", rest > path ? (int)(rest - path) : 1, rest > path ? path : ".");
+	}
+	at = strcmp(out, "/") ? strlen(out) : 0;
+	out[at] = '\0';
+	for (size_t len; *(rest += strspn(rest, "/")); rest += len, at += len + 1) {
+		len = strcspn(rest, "/");
+		if (at + len + 1 >= PATH_MAX)
+			return gn_err_set(err, GN_ERR_USAGE, "path too long: %s", path);
+		snprintf(out + at, PATH_MAX - at, "/%.*s", (int)len, rest);
+	}
+	return GN_OK;
+}
+
+static int is_below(const char *path, const char *folder)
+{
+	size_t len = strlen(folder);
+
+	return !strncmp(path, folder, len) && (!path[len] || path[len] == '/');
+}
+
+static enum gn_status check_apart(const char *option, const char *a, const char *b, struct gn_err *err)
+{
+	char x[PATH_MAX], y[PATH_MAX];
+	enum gn_status status = resolve(a, x, err);
+
+	if (!status)
+		status = resolve(b, y, err);
+	if (!status && (is_below(x, y) || is_below(y, x)))
+		status = gn_err_set(err, GN_ERR_USAGE, "%s: %s and %s %s: give each disk a folder of its own", option, a, b,
+				    strcmp(x, y) ? "lie one in the other" : "are the same folder");
+	return status;
+}
+
+static enum gn_status check_folder(const char *option, const char *list, const char *folder, struct gn_err *err)
+{
+	size_t len = strlen(folder);
+
+	if (means_colons(folder) && len)
+		return GN_OK;
+	if (!len || folder[len - 1] == ':')
+		return gn_err_set(err, GN_ERR_USAGE, "%s %s has a folder without a name: is a variable unset?", option, list);
+	return gn_err_set(err, GN_ERR_USAGE, "%s %s: in a list of folders those after a colon begin with / or ./; for a single folder with a "
+			  "colon in its name begin with ./, or make it first", option, list);
+}
+
+enum gn_status gn_folders_check(const char *option, const char *list, struct gn_err *err)
+{
+	char folder[PATH_MAX], other[PATH_MAX];
+	enum gn_status status = *list ? GN_OK : gn_err_set(err, GN_ERR_USAGE, "%s is empty: is a variable unset?", option);
+
+	for (int i = 0, count = gn_folders_count(list); i < count && !status; i++) {
+		status = gn_folders_get(list, i, folder, err);
+		if (!status)
+			status = check_folder(option, list, folder, err);
+		for (int k = 0; k < i && !status; k++) {
+			status = gn_folders_get(list, k, other, err);
+			if (!status)
+				status = check_apart(option, other, folder, err);
+		}
+	}
+	return status;
 }

@@ -14,6 +14,10 @@
 int gn_folders_count(const char *list);
 /* Folder i of the list. GN_ERR_USAGE for a name that is too long, and for more than GN_FOLDERS_MAX. */
 enum gn_status gn_folders_get(const char *list, int i, char out[PATH_MAX], struct gn_err *err);
+/* Whether copies can be made in the folders of a list, the value of an option such as "--to". GN_ERR_USAGE: one has no name, two are the
+ * same or lie one in the other, or a colon is followed by neither '/' nor '.', so that no list is meant: that is only in names that are
+ * there, or that begin with '.', and in the last name of an absolute path. GN_ERR_IO and others: a path cannot be followed. */
+enum gn_status gn_folders_check(const char *option, const char *list, struct gn_err *err);
 /* Where a file of that name is: in the first folder that has it, else in the first. */
 enum gn_status gn_folders_find(const char *list, const char *name, char out[PATH_MAX], struct gn_err *err);
 

@@ -30,8 +30,8 @@ static const struct gn_option options[] = {
 	{.name = "from", .kind = GN_OPTION_TEXT, .offset = AT(from), .value_name = "PATH",
 	 .help = "packed dataset, or any folder or file, on the shared file system; or https://HOST/FILE"},
 	{.name = "to", .kind = GN_OPTION_TEXT, .offset = AT(to), .value_name = "PATH", .required = 1,
-	 .help = "where the copy is to be on the node; folders above it are created; of a packed dataset FOLDER:FOLDER on several disks, which train "
-		 "and others take as they stand; with --list, --remove, or --quota without --from: the folder "
+	 .help = "where the copy is to be on the node; folders above it are created; of a packed dataset FOLDER:FOLDER on several disks, which train, "
+		 "eval, preview and bench decode take as they stand; with --list, --remove, or --quota without --from: the folder "
 		 "of the copies"},
 	{.name = "threads", .letter = 'j', .kind = GN_OPTION_INT, .offset = AT(threads), .value_name = "N",
 	 .initial = "4", .min = 1, .max = 256, .help = "shards or chunks copied concurrently"},
@@ -211,10 +211,14 @@ static int check_fetch_options(const struct stage_options *o, struct gn_err *err
 
 static int check_list_options(const struct stage_options *o, const struct gn_text_list *names, struct gn_err *err)
 {
+	if (!*o->to)
+		return gn_err_set(err, GN_ERR_USAGE, "--to is empty: is a variable unset?");
 	if (o->from && (o->list || o->remove))
 		return gn_err_set(err, GN_ERR_USAGE, "--list and --remove are not for --from: they look at copies that are there");
 	if (!o->from && !o->list && !o->remove && !o->quota)
 		return gn_err_set(err, GN_ERR_USAGE, "gannet stage needs --from, --list, --remove or --quota");
+	if (!o->from && o->list + o->remove + (o->quota != 0) > 1)
+		return gn_err_set(err, GN_ERR_USAGE, "--list, --remove, and --quota without --from are one action each: give one of them");
 	if (!o->from && (o->tree || o->check || o->token_file || o->query_file || o->sha256))
 		return gn_err_set(err, GN_ERR_USAGE, "--tree, --check, --token-file, --query-file and --sha256 need --from");
 	if (names->count && !o->remove)
@@ -235,9 +239,13 @@ static int run(const void *target, const struct gn_text_list *positional)
 	if (check_fetch_options(o, &err))
 		return gn_cmd_fail("stage", &err);
 	if (!is_address(o->from) && !o->tree && gn_manifest_is_there(o->from))
-		return stage_dataset(o);
+		return gn_folders_check("--to", o->to, &err) ? gn_cmd_fail("stage", &err) : stage_dataset(o);
 	if (gn_folders_count(o->to) > 1) {
-		gn_err_set(&err, GN_ERR_USAGE, "--to %s: several folders are for packed datasets", o->to);
+		/* of both errors the one to be told */
+		if (!is_address(o->from) && access(o->from, F_OK))
+			gn_err_errno(&err, errno, "cannot read %s", o->from);
+		else
+			gn_err_set(&err, GN_ERR_USAGE, "--to %s: several folders are for packed datasets", o->to);
 		return gn_cmd_fail("stage", &err);
 	}
 	return stage_tree(o);

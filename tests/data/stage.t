@@ -71,8 +71,26 @@ expect 0 '"state": "complete"' 'belongs to the copy' "$gannet" stage --json --li
 check 'on each disk' test -z "$("$gannet" stage --json --list --to d1 | grep changed; "$gannet" stage --json --list --to d2 | grep changed)"
 expect 2 'several folders are for packed datasets' 'not for trees' stage from "d1/tree:$work/d2/tree" --tree
 mkdir 'd:1'
-expect 0 '"copied": 4,' 'a colon in a name' stage from d:1/set:2
+expect 0 '"copied": 4,' 'a colon in a name' stage from ./d:1/set:2
 check 'is none of these' alike from d:1/set:2
+expect 0 '"kept": 4,' 'nor is that of a folder that is there' stage from d:1/set:2
+expect 0 '"copied": 4,' 'nor is one above it' stage from "$work/d:1/set3"
+expect 0 '"copied": 4,' 'nor is one in the last name of an absolute path' stage from "$work/d:1/d:4"
+for list in a/ds:b/ds a:b "$work/a/ds:b/ds" "$work/a:/b:c/d"; do
+	expect 2 "^gannet stage: --to $list: .*those after a colon begin with / or" "a list that is none, $list" stage from "$list"
+done
+for list in ./a/ds: "$work/a/ds:" ":$work/b" "$work/a::$work/b"; do
+	expect 2 "^gannet stage: --to $list has a folder without a name" "a folder without a name, $list" stage from "$list"
+done
+mkdir there && ln -s there link
+expect 2 'are the same folder' 'the same folder twice' stage from "./there/ds/:$work/there//ds"
+expect 2 'are the same folder' 'also by a link' stage from "there/ds:$work/link/ds"
+expect 2 'lie one in the other' 'one folder in the other' stage from "$work/there/ds:./there/ds/more/ds"
+expect 2 'lie one in the other' 'also first' stage from "$work/there/ds:./there"
+expect 2 '^gannet stage: --to is empty' 'no folder' stage from ''
+expect 2 '^gannet stage: --to is empty' 'nor of copies' "$gannet" stage --list --to ''
+expect 3 'cannot read nowhere: No such file' 'a missing source for two disks' stage nowhere "$work/a/ds:$work/b/ds"
+check 'of all these nothing is left' test -z "$(ls -d a* b* there/* 2>/dev/null)"
 
 mkdir mine mine/shard-00001.h5 && echo important >mine/shard-00000.h5 && echo text >mine/notes
 for i in 1 2; do

@@ -28,6 +28,11 @@ expect 0 "^$(uname -n): .* MB  complete +tree +used 2.*  tree" 'for people, too'
 expect 3 'other is no copy' 'what was not staged is not removed' copies --remove other
 expect 2 'not for --from' 'no list of a source' copies --list --from src
 expect 2 'needs --from, --list' 'nothing to do' copies
+for both in '--remove --quota 1G' '--list --remove' '--list --quota 1'; do
+	# shellcheck disable=SC2086 # two options
+	expect 2 'are one action each' "two actions, $both" copies $both
+done
+check 'nothing is removed' test "$(copies --list | grep -o '"state": "complete"' | wc -l)" -eq 3
 expect 2 'name tree is for --remove' 'a name without removal' copies --list tree
 expect 3 'cannot read folder nowhere' 'no such folder' "$gannet" stage --list --to nowhere
 

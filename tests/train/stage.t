@@ -111,6 +111,8 @@ taken() {
 }
 check 'a run that would replace what another program reads warns, and has the same parameters' taken
 check 'nothing of that is replaced' diff -r -x .gannet-stage -x .gannet-stage.lock "$dir/val" "$dir/taken/train"
+expect 2 'train: --stage is empty' 'nor to nowhere' run 1 nowhere --stage ''
+expect 2 'train: --stage .*/a/disk:b/disk: .*those after a colon begin with' 'nor to a list that is none' run 1 nowhere --stage "$dir/a/disk:b/disk"
 expect 2 '/train lies there already' 'a dataset cannot be staged to itself' run 2 self --stage "$dir"
 stopped() {
 	local holder rc

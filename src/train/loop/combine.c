@@ -1,6 +1,7 @@
 #include "src/train/loop/combine.h"
 #include "src/train/loop/elastic.h"
 
+#include "data/shard/folders.h"
 #include "src/train/loop/augment_options.h"
 #include "src/train/loop/class_weights.h"
 #include "src/train/loop/served.h"
@@ -324,6 +325,8 @@ enum gn_status gn_train_check_options(const struct gn_train_options *o, struct g
 		status = gn_class_weights_check(o->class_weights, err);
 	if (!status)
 		status = gn_server_parse(o->update, o->servers, &servers, err);
+	if (!status && o->stage)
+		status = gn_folders_check("--stage", o->stage, err);
 	if (!status)
 		status = check_parallel(o, err);
 	if (!status && o->local_from && o->local_steps <= 1)
