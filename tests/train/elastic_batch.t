@@ -65,6 +65,15 @@ check 'a smaller global batch' test "$(field scale resume ranks global_batch)" =
 check 'has a smaller rate' test "$(field scale step lr | awk '{ printf "%.4f\n", $1 }' | sort -u | tr '\n' ' ')" = '0.0150 0.0200 '
 check 'and uses no image twice in an epoch' once scale
 
+check 'a rank is killed while the rate goes down' kills falls 4 2 --steps 60 --elastic 2 --elastic-batch scale --schedule cosine
+falls() {
+	field falls step step lr | awk -v from="$(field falls resume step)" '
+		{ want = ($1 > from ? 0.75 : 1) * 0.01 * (1 + cos(3.14159265358979 * ($1 - 1) / 60)); d = $2 - want
+		  if (d < 0) d = -d; if (!(d < 1e-9)) { print "step", $1, $2, want; bad = 1 } }
+		END { exit bad || $1 != 60 }'
+}
+check 'it goes on from there in proportion, to zero at the last step' falls
+
 for victim in 0 1; do
 	check "of two ranks $victim is killed" kills "half$victim" 2 $victim --steps 80 --elastic 1 --checkpoint "$scratch/half$victim"
 	check 'the other one goes on' test "$(codes "half$victim" 2)" = "$([[ $victim = 0 ]] && echo '137 0 ' || echo '0 137 ')"

@@ -117,6 +117,28 @@ for left in 6000:1:10 5000:2:9 4000:3:9; do
 		"$after $((after + 10)) "
 done
 
+# --steps: the schedule ends at the last step, whatever the batch was, and a batch that changes moves nothing but the peak.
+rates() { # NAME STEPS FROM PEAK: a cosine over all steps, from that one on
+	"$jsonl" "$dir/$1.jsonl" step step lr | awk -v steps="$2" -v from="$3" -v peak="$4" '
+		$1 < from { next }
+		{ want = peak * (1 + cos(3.14159265358979 * ($1 - 1) / steps)) / 2; d = $2 - want; seen++
+		  if (d < 0) d = -d; if (!(d < 1e-9)) { print "step", $1, $2, want; bad = 1 } }
+		END { exit bad || !seen }'
+}
+check 'eight steps of 1000' other steps 1000 --steps 8 --lr-batch 1000
+check 'go down to zero' rates steps 8 1 0.01
+check 'resumed at a quarter of the batch, for as many' other steps 250 --steps 16 --lr-batch 1000 --resume auto --checkpoint-every 12
+check 'it is the second half of a run of sixteen steps' rates steps 16 9 0.0025
+mkdir "$dir/within" && cp -r "$dir/steps/step-00000012" "$dir/within/"
+check 'resumed once more within it' other within 250 --steps 16 --lr-batch 1000 --resume auto
+check 'the parameters are bit-identical' test "$(final within)" = "$(final steps | tail -1)"
+check 'eight steps with a warm-up of an epoch' other warm 1000 --steps 8 --lr-batch 1000 --warmup-epochs 1
+check 'go on with batches of which all sixteen are less than an epoch' other warm 250 --steps 16 --lr-batch 1000 --warmup-epochs 1 --resume auto
+falls() { "$jsonl" "$dir/warm.jsonl" step step lr | awk '$1 > 8 { bad = bad || (seen++ && $2 >= last); last = $2 } END { exit bad || !(last > 0 && last < 3e-4) }'; }
+check 'and the rate falls to the end' falls
+expect 2 'warmup-epochs 2 is not below the length of the run' 'a start that could resume, and with too long a warm-up, is refused' \
+	other long 1000 --steps 8 --warmup-epochs 2 --resume auto
+
 # No epochs: an evaluation.
 check 'a checkpoint is evaluated' lenet 2 500 --epochs 0 --val "$dir/val" --resume "$dir/second" --log "$dir/none.jsonl"
 check 'at its step, and nothing is trained' test "$("$jsonl" "$dir/none.jsonl" eval step images)$(grep -c '"event": "step"' \

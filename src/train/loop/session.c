@@ -206,56 +206,6 @@ static enum gn_status make_plans(struct gn_session *s, struct gn_err *err)
 	return status ? status : gn_agree_status(s->comm, make_val_plan(s, err), err);
 }
 
-/* How a recipe's schedule is scaled to a run that is shorter than the recipe's. */
-static void log_shorter_schedule(const struct gn_session *s)
-{
-	const struct gn_train_options *o = s->options;
-	const struct gn_lr *lr = &s->schedule.lr;
-	struct gn_strbuf text;
-
-	if (gn_comm_rank(s->comm) || (lr->epochs >= o->warmup_of && lr->epochs >= o->milestones_of) || lr->epochs <= 0)
-		return;
-	gn_strbuf_init(&text);
-	if (lr->epochs < o->warmup_of)
-		gn_strbuf_printf(&text, ", warm-up over %.4g epochs for %g", lr->warmup_epochs, o->warmup_epochs);
-	for (size_t i = 0; lr->shape == GN_LR_STEP && i < lr->milestone_count && lr->epochs < o->milestones_of; i++)
-		gn_strbuf_printf(&text, "%s%.4g", i ? "," : ", milestones ", lr->milestones[i]);
-	gn_log_info(s->log, "recipe %s: its schedule is scaled from %g to %.4g epochs%s", o->recipe,
-		    o->warmup_of > o->milestones_of ? o->warmup_of : o->milestones_of, lr->epochs, gn_strbuf_text(&text));
-	gn_strbuf_release(&text);
-}
-
-static enum gn_status make_schedule(struct gn_session *s, struct gn_err *err)
-{
-	const struct gn_train_options *o = s->options;
-	uint64_t steps = gn_dataset_count(s->data.train) / s->schedule.global_batch;
-	enum gn_status status = gn_lr_shape_parse(o->schedule, &s->schedule.lr.shape, err);
-
-	s->schedule.epoch_samples = steps * s->schedule.global_batch;
-	if (!status && !steps)
-		return gn_err_set(err, GN_ERR_DATA, "%s has %llu sample%s, fewer than a step takes: %d batch%s of %lld image%s on %d rank%s",
-				  o->data, (unsigned long long)gn_dataset_count(s->data.train), gn_text_plural(gn_dataset_count(s->data.train)),
-				  s->schedule.batches, s->schedule.batches == 1 ? "" : "es", (long long)o->batch,
-				  gn_text_plural((uint64_t)o->batch), s->workers, gn_text_plural((uint64_t)s->workers));
-	s->checkpoint.info.global_batch = (int64_t)s->schedule.global_batch;
-	s->checkpoint.info.world_size = s->workers;
-	s->schedule.lr.lr = o->lr;
-	s->schedule.lr.start = o->lr_start;
-	s->schedule.lr.reference_batch = o->lr_batch;
-	s->schedule.lr.warmup_epochs = o->warmup_epochs;
-	s->schedule.lr.epochs = o->steps ? (double)o->steps / (double)steps : (double)o->epochs;
-	s->schedule.lr.final_lr = o->final_lr;
-	s->schedule.lr.power = o->lr_power;
-	s->schedule.lr.factor = o->lr_factor;
-	if (!status && o->milestones)
-		status = gn_lr_milestones_parse(o->milestones, &s->schedule.lr, err);
-	if (!status)
-		status = gn_lr_fit(&s->schedule.lr, o->warmup_of, o->milestones_of, err);
-	if (!status)
-		log_shorter_schedule(s);
-	return status;
-}
-
 static void op_ran(void *context, int node, int backward, uint64_t began_ns, uint64_t ended_ns)
 {
 	struct gn_session *s = context;
@@ -313,7 +263,7 @@ static enum gn_status prepare(struct gn_session *s, struct gn_err *err)
 	if (!status)
 		status = make_loaders(s, err);
 	if (!status)
-		status = make_schedule(s, err);
+		status = gn_session_make_schedule(s, err);
 	if (!status && s->options->log_samples)
 		status = gn_sample_log_open(s->options->log_samples, s->options->carried ? s->options->carried->world : 1,
 					    gn_world_rank(gn_comm_world(s->comm)), s->log, &s->metrics.samples, err);

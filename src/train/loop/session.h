@@ -31,7 +31,8 @@ struct gn_session_data {
 };
 
 struct gn_session_schedule {
-	struct gn_lr lr;
+	struct gn_lr published;		 /* as the options have it; not fitted to the length of the run, which is not set */
+	struct gn_lr lr;		 /* fitted at the run's place when this world began, for the log */
 	struct gn_resize_schedule resize;
 	uint64_t global_batch;
 	int batches, own_batches;	 /* of a step: of all ranks, which may have different numbers of them, and of this one */
@@ -225,6 +226,11 @@ enum gn_status gn_session_drain(struct gn_session *s, struct gn_err *err);
 enum gn_status gn_session_save_last(struct gn_session *s, struct gn_err *err);
 /* Collective. Loader at the present epoch and sample, with the epoch's side of images; made anew where that changes. */
 enum gn_status gn_session_begin_epoch(struct gn_session *s, struct gn_err *err);
+/* session_schedule.c. For gn_session_create: the schedule, not fitted. When the run's place is known: GN_ERR_USAGE for warm-up as long as the
+ * run, on all ranks alike. The learning rate of the next step. */
+enum gn_status gn_session_make_schedule(struct gn_session *s, struct gn_err *err);
+enum gn_status gn_session_fit_schedule(struct gn_session *s, struct gn_err *err);
+double gn_session_rate(const struct gn_session *s);
 /* For gn_session_create, session_train.c: device (collective), loader, and plan for training; every side of the schedule tried. */
 enum gn_status gn_session_choose_device(struct gn_session *s, struct gn_err *err);
 enum gn_status gn_session_make_loader(struct gn_session *s, struct gn_err *err);

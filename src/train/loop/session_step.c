@@ -124,7 +124,7 @@ enum gn_status gn_session_step(struct gn_session *s, const volatile sig_atomic_t
 	const struct gn_step step = {
 		.number = s->state.step,
 		.updates = s->state.step + 1 - s->state.skipped,
-		.lr = gn_lr_at(&s->schedule.lr, (double)s->schedule.global_batch, gn_session_epoch(s)),
+		.lr = gn_session_rate(s),
 		.stop = *stop != 0,
 		.save = gn_session_wants_save(s),
 		.regroup = gn_comm_rank(s->comm) == 0 && s->options->regroup && gn_regroup_candidates(s->options->regroup) > 0,

@@ -440,6 +440,8 @@ static enum gn_status start(struct gn_session *s, const volatile sig_atomic_t *s
 		status = gn_session_restore(s, &resumed, err);
 	if (!status)
 		status = gn_session_open_servers(s, err);
+	if (!status)
+		status = gn_agree_status(s->comm, gn_session_fit_schedule(s, err), err);
 	if (!status && !gn_session_is_done(s))
 		status = gn_session_try_save(s, err);
 	if (!status)

@@ -49,6 +49,13 @@ static double share(double epochs, double published)
 	return published > 0 && epochs < published ? epochs / published : 1;
 }
 
+void gn_lr_shrink(struct gn_lr *lr, double warmup_of, double milestones_of)
+{
+	lr->warmup_epochs *= share(lr->epochs, warmup_of);
+	for (size_t i = 0; i < lr->milestone_count; i++)
+		lr->milestones[i] *= share(lr->epochs, milestones_of);
+}
+
 enum gn_status gn_lr_fit(struct gn_lr *lr, double warmup_of, double milestones_of, struct gn_err *err)
 {
 	double warmup = lr->warmup_epochs * share(lr->epochs, warmup_of);
@@ -56,9 +63,7 @@ enum gn_status gn_lr_fit(struct gn_lr *lr, double warmup_of, double milestones_o
 	if (lr->epochs > 0 && warmup > 0 && warmup >= lr->epochs)
 		return gn_err_set(err, GN_ERR_USAGE, "--warmup-epochs %g is not below the length of the run, %.4g epochs: lower it, or raise "
 				  "--epochs or --steps", warmup, lr->epochs);
-	lr->warmup_epochs = warmup;
-	for (size_t i = 0; i < lr->milestone_count; i++)
-		lr->milestones[i] *= share(lr->epochs, milestones_of);
+	gn_lr_shrink(lr, warmup_of, milestones_of);
 	return GN_OK;
 }
 

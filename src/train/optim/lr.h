@@ -44,6 +44,8 @@ enum gn_status gn_lr_milestones_parse(const char *text, struct gn_lr *out, struc
  * they are) shrink with a shorter run; a longer one has them as they are. GN_ERR_USAGE: warm-up that is not shorter than the run,
  * unless that has no epochs at all. */
 enum gn_status gn_lr_fit(struct gn_lr *lr, double warmup_of, double milestones_of, struct gn_err *err);
+/* The same, whatever the warm-up. */
+void gn_lr_shrink(struct gn_lr *lr, double warmup_of, double milestones_of);
 /* The rate for the step that begins when `epoch` epochs (a fraction counts) are done. */
 double gn_lr_at(const struct gn_lr *lr, double global_batch, double epoch);
 

@@ -1,0 +1,109 @@
+/* The learning-rate schedule of a run: its length in epochs, and the rate of each step. */
+#include "src/train/loop/session.h"
+#include "src/train/loop/carried.h"
+
+#include "src/base/text.h"
+
+#include <string.h>
+
+/* How a recipe's schedule is scaled to a run that is shorter than the recipe's. */
+static void log_shorter_schedule(const struct gn_session *s)
+{
+	const struct gn_train_options *o = s->options;
+	const struct gn_lr *lr = &s->schedule.lr;
+	struct gn_strbuf text;
+
+	if (gn_comm_rank(s->comm) || (lr->epochs >= o->warmup_of && lr->epochs >= o->milestones_of) || lr->epochs <= 0)
+		return;
+	gn_strbuf_init(&text);
+	if (lr->epochs < o->warmup_of)
+		gn_strbuf_printf(&text, ", warm-up over %.4g epochs for %g", lr->warmup_epochs, o->warmup_epochs);
+	for (size_t i = 0; lr->shape == GN_LR_STEP && i < lr->milestone_count && lr->epochs < o->milestones_of; i++)
+		gn_strbuf_printf(&text, "%s%.4g", i ? "," : ", milestones ", lr->milestones[i]);
+	gn_log_info(s->log, "recipe %s: its schedule is scaled from %g to %.4g epochs%s", o->recipe,
+		    o->warmup_of > o->milestones_of ? o->warmup_of : o->milestones_of, lr->epochs, gn_strbuf_text(&text));
+	gn_strbuf_release(&text);
+}
+
+/* Whether steps of the run so far had another global batch than this world's. */
+static int has_changed(const struct gn_session *s)
+{
+	return s->state.step && s->state.epoch * s->schedule.epoch_samples + s->state.sample != s->state.step * s->schedule.global_batch;
+}
+
+/* In epochs. With --steps the share of the run that has passed is that of its steps. Where the batch has changed, the length is therefore
+ * that of a run of as many steps with the mean batch so far: no change moves the place in the schedule, and the last step is at its end. */
+static double length(const struct gn_session *s)
+{
+	const double steps = (double)s->options->steps;
+
+	if (!s->options->steps)
+		return (double)s->options->epochs;
+	return has_changed(s) ? gn_session_epoch(s) * (steps / (double)s->state.step)
+			      : steps / (double)(s->schedule.epoch_samples / s->schedule.global_batch);
+}
+
+static struct gn_lr fitted(const struct gn_session *s)
+{
+	struct gn_lr lr = s->schedule.published;
+
+	lr.epochs = length(s);
+	gn_lr_shrink(&lr, s->options->warmup_of, s->options->milestones_of);
+	return lr;
+}
+
+static enum gn_status check_warmup(const struct gn_session *s, struct gn_err *err)
+{
+	struct gn_lr lr = s->schedule.published;
+
+	lr.epochs = length(s);
+	return gn_lr_fit(&lr, s->options->warmup_of, s->options->milestones_of, err);
+}
+
+enum gn_status gn_session_make_schedule(struct gn_session *s, struct gn_err *err)
+{
+	const struct gn_train_options *o = s->options;
+	struct gn_lr *lr = &s->schedule.published;
+	uint64_t steps = gn_dataset_count(s->data.train) / s->schedule.global_batch;
+	int goes_on = o->carried || strcmp(o->resume, "none");
+	enum gn_status status = gn_lr_shape_parse(o->schedule, &lr->shape, err);
+
+	s->schedule.epoch_samples = steps * s->schedule.global_batch;
+	if (!status && !steps)
+		return gn_err_set(err, GN_ERR_DATA, "%s has %llu sample%s, fewer than a step takes: %d batch%s of %lld image%s on %d rank%s",
+				  o->data, (unsigned long long)gn_dataset_count(s->data.train), gn_text_plural(gn_dataset_count(s->data.train)),
+				  s->schedule.batches, s->schedule.batches == 1 ? "" : "es", (long long)o->batch,
+				  gn_text_plural((uint64_t)o->batch), s->workers, gn_text_plural((uint64_t)s->workers));
+	s->checkpoint.info.global_batch = (int64_t)s->schedule.global_batch;
+	s->checkpoint.info.world_size = s->workers;
+	lr->lr = o->lr;
+	lr->start = o->lr_start;
+	lr->reference_batch = o->lr_batch;
+	lr->warmup_epochs = o->warmup_epochs;
+	lr->final_lr = o->final_lr;
+	lr->power = o->lr_power;
+	lr->factor = o->lr_factor;
+	if (!status && o->milestones)
+		status = gn_lr_milestones_parse(o->milestones, lr, err);
+	/* the length in epochs of a run that goes on depends on where that is */
+	return status || (o->steps && goes_on) ? status : check_warmup(s, err);
+}
+
+enum gn_status gn_session_fit_schedule(struct gn_session *s, struct gn_err *err)
+{
+	/* a run that goes on with other ranks was checked with those that it began with */
+	enum gn_status status = has_changed(s) ? GN_OK : check_warmup(s, err);
+
+	if (status)
+		return status;
+	s->schedule.lr = fitted(s);
+	log_shorter_schedule(s);
+	return GN_OK;
+}
+
+double gn_session_rate(const struct gn_session *s)
+{
+	struct gn_lr lr = fitted(s);
+
+	return gn_lr_at(&lr, (double)s->schedule.global_batch, gn_session_epoch(s));
+}
