@@ -38,9 +38,9 @@ enum gn_status gn_order_check(const struct gn_order *o, struct gn_err *err)
 		return gn_err_set(err, GN_ERR_USAGE, "a step of %u batches has none for some of %u ranks", o->step_batches, o->ranks);
 	if (o->training && o->count < global)
 		return gn_err_set(err, GN_ERR_DATA,
-				  "starved: %u ranks x batch %u need %llu samples a step and the dataset holds %llu; "
-				  "use fewer ranks or a smaller batch",
-				  o->ranks, o->batch, (unsigned long long)global, (unsigned long long)o->count);
+				  "the dataset holds %llu samples, fewer than a step takes: %llu in batches of %u on %u rank%s; "
+				  "use fewer ranks or smaller or fewer batches",
+				  (unsigned long long)o->count, (unsigned long long)global, o->batch, o->ranks, o->ranks == 1 ? "" : "s");
 	return GN_OK;
 }
 

@@ -245,7 +245,7 @@ static void nonsense_is_refused(void **state)
 
 	(void)state;
 	assert_int_equal(gn_order_check(&o, &err), GN_ERR_DATA);
-	assert_non_null(strstr(err.text, "starved: 4 ranks x batch 26 need 104 samples"));
+	assert_non_null(strstr(err.text, "fewer than a step takes: 104 in batches of 26 on 4 ranks"));
 	assert_non_null(strstr(err.text, "holds 100"));
 	o.training = 0;
 	assert_int_equal(gn_order_check(&o, &err), GN_OK);
