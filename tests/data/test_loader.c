@@ -568,7 +568,7 @@ static void nonsense_is_refused(void **state)
 	(void)state;
 	o.training = 1;
 	o.ranks = 4;
-	expect_refused(photos, &o, GN_ERR_DATA, "4 ranks x batch 16 need 64 samples a step and the dataset holds 60");
+	expect_refused(photos, &o, GN_ERR_DATA, "holds 60 samples, fewer than a step takes: 64 in batches of 16 on 4 ranks");
 	o = plain;
 	o.batch = 0;
 	expect_refused(photos, &o, GN_ERR_USAGE, "batch of 0");
