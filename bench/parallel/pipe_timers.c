@@ -129,25 +129,21 @@ static enum gn_status predict(const struct bench *b, const struct gn_pipe_schedu
 					  .burst_bytes = b->burst, .burst_bytes_per_s = 1e9};
 	struct gn_mesh_shape shape = {1, s->stages, 1};
 	struct gn_sim_pipe_stage *stages = calloc((size_t)s->stages, sizeof *stages);
-	int *node_of = calloc((size_t)s->stages, sizeof *node_of);
 	struct gn_sim_pipe_result r;
 	struct gn_mesh mesh = {.size = 0};
-	enum gn_status status = stages && node_of ? GN_OK : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d stages", s->stages);
+	enum gn_status status = stages ? GN_OK : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d stages", s->stages);
 
-	for (int k = 0; k < s->stages && !status; k++) {
+	for (int k = 0; k < s->stages && !status; k++)
 		stages[k] = (struct gn_sim_pipe_stage){.forward_s = forward_s(b, k), .backward_s = 2 * forward_s(b, k),
 						       .out_bytes = k + 1 < s->stages ? b->bytes : 0};
-		node_of[k] = gn_world_node_of(w, k);
-	}
 	if (!status)
-		status = gn_mesh_init(&mesh, &shape, node_of, s->stages, err);
+		status = gn_pipe_forecast_mesh(&shape, &machine, &mesh, err);
 	if (!status)
 		status = gn_pipe_forecast_step(&machine, &mesh, s, stages, NULL, &r, NULL, err);
 	if (!status)
 		*seconds = r.step_s;
 	gn_mesh_release(&mesh);
 	free(stages);
-	free(node_of);
 	return status;
 }
 

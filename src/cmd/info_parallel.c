@@ -97,20 +97,6 @@ static enum gn_status ask(struct question *q, struct gn_err *err)
 	return gn_cut_costs_measure(q->model, &q->plan, &q->costs, err);
 }
 
-static enum gn_status make_mesh(const struct question *q, const struct gn_mesh_shape *shape, struct answer *a, struct gn_err *err)
-{
-	int ranks = gn_sim_ranks(&q->machine), *node_of = calloc((size_t)ranks, sizeof *node_of);
-	enum gn_status status;
-
-	if (!node_of)
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d ranks", ranks);
-	for (int r = 0; r < ranks; r++)
-		node_of[r] = gn_sim_node_of(&q->machine, r);
-	status = gn_mesh_init(&a->mesh, shape, node_of, ranks, err);
-	free(node_of);
-	return status;
-}
-
 static enum gn_status find_cuts(const struct question *q, struct answer *a, struct gn_err *err)
 {
 	int stages = a->schedule.stages;
@@ -137,7 +123,7 @@ static enum gn_status predict(const struct question *q, const struct gn_mesh_sha
 	a->stages = calloc(stages, sizeof *a->stages);
 	a->nodes = calloc(stages, sizeof *a->nodes);
 	a->memory_bytes = calloc(stages, sizeof *a->memory_bytes);
-	status = a->stages && a->nodes && a->memory_bytes ? make_mesh(q, shape, a, err)
+	status = a->stages && a->nodes && a->memory_bytes ? gn_pipe_forecast_mesh(shape, &q->machine, &a->mesh, err)
 							  : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu stages", stages);
 	if (!status)
 		status = find_cuts(q, a, err);

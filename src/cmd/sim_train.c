@@ -286,26 +286,23 @@ static enum gn_status run_pipes(const struct gn_sim_options *o, const struct gn_
 
 static enum gn_status simulate_pipes(const struct gn_sim_options *o, const struct gn_sim_topology *t, const struct described *d, struct gn_err *err)
 {
-	int ranks = gn_sim_ranks(t), *node_of = calloc((size_t)ranks, sizeof *node_of);
+	int ranks = gn_sim_ranks(t);
 	struct gn_mesh_shape shape = {(int)(ranks / o->pipeline), (int)o->pipeline, 1};
 	struct gn_sim_pipe_stage *stages = calloc((size_t)o->pipeline, sizeof *stages);
 	struct gn_mesh mesh = {.size = 0};
-	enum gn_status status = GN_OK;
+	enum gn_status status;
 
 	if (ranks % o->pipeline)
 		status = gn_err_set(err, GN_ERR_USAGE, "--pipeline %lld does not divide the machine's %d ranks", (long long)o->pipeline, ranks);
-	else if (!node_of || !stages)
-		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d ranks", ranks);
-	for (int r = 0; r < ranks && !status; r++)
-		node_of[r] = gn_sim_node_of(t, r);
-	if (!status)
-		status = gn_mesh_init(&mesh, &shape, node_of, ranks, err);
+	else if (!stages)
+		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %lld stages", (long long)o->pipeline);
+	else
+		status = gn_pipe_forecast_mesh(&shape, t, &mesh, err);
 	if (!status) {
 		divide(o, d, stages);
 		status = run_pipes(o, t, &mesh, d, stages, err);
 	}
 	gn_mesh_release(&mesh);
-	free(node_of);
 	free(stages);
 	return status;
 }

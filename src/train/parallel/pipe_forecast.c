@@ -8,6 +8,21 @@
 
 enum { TRY_ALL_RANKS = 256 };
 
+enum gn_status gn_pipe_forecast_mesh(const struct gn_mesh_shape *shape, const struct gn_sim_topology *machine, struct gn_mesh *out,
+				     struct gn_err *err)
+{
+	int ranks = gn_sim_ranks(machine), *node_of = calloc((size_t)ranks, sizeof *node_of);
+	enum gn_status status;
+
+	if (!node_of)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d ranks", ranks);
+	for (int r = 0; r < ranks; r++)
+		node_of[r] = gn_sim_node_of(machine, r);
+	status = gn_mesh_init(out, shape, node_of, ranks, err);
+	free(node_of);
+	return status;
+}
+
 void gn_pipe_forecast_rates(const struct gn_mesh *mesh, const struct gn_sim_topology *machine, double *bytes_per_s)
 {
 	for (int s = 0; s + 1 < mesh->shape.pipeline; s++)
@@ -142,8 +157,6 @@ enum gn_status gn_pipe_forecast_step(const struct gn_sim_topology *machine, cons
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the order of %d stages", s->stages);
 	order(s, actions);
 	status = sum ? gn_sim_pipe_run(machine, &p, sum, out, err) : run_fastest(machine, &p, out, chosen, err);
-	if (!status && sum && chosen)
-		*chosen = sum;
 	free(actions);
 	return status;
 }

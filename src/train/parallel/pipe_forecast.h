@@ -18,6 +18,9 @@
 #include "src/train/parallel/pipe_schedule.h"
 #include "transport/sim/sim_pipe.h"
 
+/* Of all ranks of a machine, in blocks by node; to be released. */
+enum gn_status gn_pipe_forecast_mesh(const struct gn_mesh_shape *shape, const struct gn_sim_topology *machine, struct gn_mesh *out,
+				     struct gn_err *err);
 /* For gn_cuts_choose: of the link behind each stage but the last, bytes_per_s [stages - 1]. */
 void gn_pipe_forecast_rates(const struct gn_mesh *mesh, const struct gn_sim_topology *machine, double *bytes_per_s);
 
@@ -27,8 +30,8 @@ enum gn_status gn_pipe_forecast_stages(const struct gn_model *m, const struct gn
 /* memory_bytes [s->stages]. options: as for gn_cut_costs_measure; plans are made without memory. */
 enum gn_status gn_pipe_forecast_memory(const struct gn_model *m, const struct gn_plan_options *options, const struct gn_pipe_schedule *s,
 				       const int *nodes, double *memory_bytes, struct gn_err *err);
-/* machine has the mesh's ranks. sum: of gradients; NULL: the fastest that there is, or on more than 256 ranks the ring. *chosen (may be
- * NULL): which. */
+/* machine has the mesh's ranks. sum: of gradients; NULL: the fastest that there is, or on more than 256 ranks the ring, which becomes *chosen
+ * (may be NULL). */
 enum gn_status gn_pipe_forecast_step(const struct gn_sim_topology *machine, const struct gn_mesh *mesh, const struct gn_pipe_schedule *s,
 				     const struct gn_sim_pipe_stage *stages, const struct gn_algorithm *sum, struct gn_sim_pipe_result *out,
 				     const struct gn_algorithm **chosen, struct gn_err *err);
