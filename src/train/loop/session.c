@@ -81,7 +81,11 @@ static void move_momentum(struct gn_replica_options *o)
 	update->momentum = update->clip = 0;
 }
 
-/* Divides the batches of a step among the ranks: the first ones take one more where they cannot have equally many. */
+int gn_session_batches_of(const struct gn_session *s, int worker)
+{
+	return s->schedule.batches / s->workers + (worker < s->schedule.batches % s->workers);
+}
+
 static enum gn_status divide_batches(struct gn_session *s, struct gn_err *err)
 {
 	const struct gn_train_options *o = s->options;
@@ -91,7 +95,7 @@ static enum gn_status divide_batches(struct gn_session *s, struct gn_err *err)
 		return gn_err_set(err, GN_ERR_USAGE, "--global-batch %" PRId64 " is %" PRId64 " batch%s of %" PRId64 ", fewer than %d ranks: start fewer "
 				  "ranks, or give a smaller --batch", o->global_batch, batches, batches == 1 ? "" : "es", o->batch, s->workers);
 	s->schedule.batches = (int)batches;
-	s->schedule.own_batches = s->schedule.batches / s->workers + (s->worker < s->schedule.batches % s->workers);
+	s->schedule.own_batches = gn_session_batches_of(s, s->worker);
 	s->schedule.global_batch = (uint64_t)o->batch * (uint64_t)batches;
 	return GN_OK;
 }
@@ -147,7 +151,6 @@ static enum gn_status make_val_plan(struct gn_session *s, struct gn_err *err)
 {
 	struct gn_replica *r = &s->replica;
 	struct gn_plan_options po = s->device;
-
 	const struct gn_checkpoint_arrays whole = gn_session_arrays(s);
 
 	po.batch = (int)s->options->batch;

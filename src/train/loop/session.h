@@ -303,6 +303,8 @@ enum gn_status gn_session_note_best(struct gn_session *s, const struct gn_metric
 enum gn_status gn_session_mark_best(const struct gn_session *s, struct gn_err *err);
 /* Writes the last status, if there has been one. how: "done", "stopped" or "failed". */
 void gn_session_end_status(struct gn_session *s, const char *how);
+/* Batches of a step that a worker takes: the first ones take one more where they cannot all have as many. */
+int gn_session_batches_of(const struct gn_session *s, int worker);
 /* Epochs done, with the fraction of the current one. */
 double gn_session_epoch(const struct gn_session *s);
 

@@ -15,9 +15,7 @@ static int by_value(const void *left, const void *right)
 /* Of a batch: workers may have different numbers of them. */
 static double batch_s(const struct gn_session *s, const struct gn_scaling_report *report, int rank)
 {
-	const int worker = s->pipeline ? gn_mesh_data_index(&s->pipeline->mesh, rank) : rank;
-
-	return (double)report->compute[rank] / (s->schedule.batches / s->workers + (worker < s->schedule.batches % s->workers));
+	return (double)report->compute[rank] / gn_session_batches_of(s, s->pipeline ? gn_mesh_data_index(&s->pipeline->mesh, rank) : rank);
 }
 
 /* Ranks of different stages compute different things. */
