@@ -68,9 +68,15 @@ static enum gn_status note_result(struct gn_session *s, double lr, struct gn_int
 	return GN_OK;
 }
 
+/* Whether gradients of the whole network are summed on the hosts, in every step. */
+static int sums_all(const struct gn_session *s)
+{
+	return !s->pipeline && !gn_replica_sums_on_gpus(&s->replica) && s->replica.local.every <= 1 && !s->replica.shard && !s->options->served;
+}
+
 static void predict_sums(struct gn_session *s)
 {
-	if (!s->pipeline && !s->autotune && !gn_replica_sums_on_gpus(&s->replica) && !s->replica.compressor && s->replica.local.every <= 1 && !s->replica.shard && !s->options->served)
+	if (sums_all(s) && !s->autotune && !s->replica.compressor)
 		gn_step_forecast_sums(&s->forecast, s->comm, s->log);
 }
 
@@ -216,8 +222,7 @@ enum gn_status gn_session_begin_autotune(struct gn_session *s, uint64_t steps_le
 	enum gn_status status;
 
 	gn_session_begin_compression(s, steps_left);
-	status = s->pipeline || gn_replica_sums_on_gpus(&s->replica) || s->compress.method || s->replica.local.every > 1 || s->replica.shard || s->options->served || gn_elastic_least(s->options) ?
-			 GN_OK : begin_autotune(s, steps_left, err);
+	status = sums_all(s) && !s->compress.method && !gn_elastic_least(s->options) ? begin_autotune(s, steps_left, err) : GN_OK;
 
 	if (!status)
 		status = gn_step_forecast_init(&s->forecast, s->comm, threads, progress && !strcmp(progress, "thread"), err);
