@@ -277,8 +277,8 @@ static const struct gn_command command = {
 		"free.\n\n"
 		"With --compute-ms, --log or --step it predicts training: gradient buckets become ready during the backward pass "
 		"and are reduced one after the other. With --pipeline, too, the passes and messages of all stages are simulated; "
-		"gannet info --plan MODEL --parallel does so with the network's own stages. With --verify it verifies that each schedule sums every contribution exactly "
-		"once, without data race, deadlock or unread message.",
+		"gannet info --plan MODEL --parallel does so with the network's own stages. With --verify it verifies that each "
+		"schedule sums every contribution exactly once, without data race, deadlock or unread message.",
 	.examples = "  # all allreduces, 64 KiB to 64 MiB; images/s of ResNet-50; verification\n"
 		    "  gannet sim --nodes 16 --ranks-per-node 4 --link-gbit 100\n"
 		    "  gannet sim --nodes 8 --ranks-per-node 4 --compute-ms 180 --batch 64\n"

@@ -142,7 +142,7 @@ static enum gn_status simulate(struct state *m, struct gn_err *err)
 
 /* --- sums of gradients --- */
 
-/* The stages that have ranks on the node of this rank. */
+/* The number of stages that have ranks on this node. */
 static int stages_on_node(const struct gn_sim_topology *t, const struct gn_sim_pipe *p, int node)
 {
 	int count = 0;

@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { LINES_MAX = 8 };
 
@@ -55,18 +56,14 @@ static void draw(const struct gn_session *s)
 	const struct gn_world *world = gn_comm_world(s->comm);
 	const char **hosts = calloc((size_t)mesh->size, sizeof *hosts);
 	struct gn_strbuf text;
-	const char *line, *end;
 
 	gn_strbuf_init(&text);
 	for (int r = 0; hosts && r < mesh->size; r++)
 		hosts[r] = gn_world_host_of(world, r);
 	if (hosts)
 		gn_mesh_draw(mesh, hosts, LINES_MAX, &text);
-	for (line = gn_strbuf_text(&text); !gn_strbuf_failed(&text) && *line; line = end + (*end == '\n')) {
-		for (end = line; *end && *end != '\n'; end++)
-			;
-		gn_log_info(s->log, "%.*s", (int)(end - line), line);
-	}
+	for (const char *line = gn_strbuf_text(&text); !gn_strbuf_failed(&text) && *line; line = strchr(line, '\n') + 1)
+		gn_log_info(s->log, "%.*s", (int)strcspn(line, "\n"), line);
 	gn_strbuf_release(&text);
 	free(hosts);
 }

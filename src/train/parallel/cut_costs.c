@@ -86,11 +86,6 @@ static enum gn_status create(struct piece *p, const struct gn_model *m, int firs
 
 /* --- measured --- */
 
-static double least(double a, double b)
-{
-	return a < b ? a : b;
-}
-
 static enum gn_status run_once(struct piece *p, int number, struct gn_cut_piece *cost, struct gn_err *err)
 {
 	const struct gn_targets targets = {.labels = p->labels};
@@ -105,8 +100,8 @@ static enum gn_status run_once(struct piece *p, int number, struct gn_cut_piece 
 	if (!status)
 		status = gn_plan_run_backward(p->plan, p->gradient, &observer, NULL, err);
 	if (number) {
-		cost->forward_s = least(cost->forward_s, between - began);
-		cost->backward_s = least(cost->backward_s, gn_clock_s() - between);
+		cost->forward_s = fmin(cost->forward_s, between - began);
+		cost->backward_s = fmin(cost->backward_s, gn_clock_s() - between);
 	}
 	return status;
 }
@@ -123,7 +118,7 @@ static enum gn_status run(struct piece *p, struct gn_cut_piece *cost, struct gn_
 		status = run_once(p, i, cost, err);
 		at = gn_clock_s();
 		gn_tensor_accumulate(&all, p->params, p->grads);
-		cost->add_s = least(cost->add_s, gn_clock_s() - at);
+		cost->add_s = fmin(cost->add_s, gn_clock_s() - at);
 	}
 	return status;
 }
