@@ -66,6 +66,7 @@ told() {
 }
 check 'the digest of all parameters is told by the rank that has them, alone' told
 check 'and what the global batch is made of' grep -q 'global batch 8 (1 pipeline x 4 x 2 accumulated)' "$scratch/told.err"
+check 'and how long a stage waited' grep -q 'stage 1 of 2 waited [0-9]* % of the steps. time for its neighbours, by formula 33 %; it sent' "$scratch/told.err"
 
 # Stages that take longer than others are no slow ranks.
 check 'stages of different times' net uneven 2 lenet --batch 16 --micro-batches 2 --steps 8 --parallel pipeline=2 --cut fc2 --log-every 2 --slow-steps 2
