@@ -70,10 +70,10 @@ static enum gn_status shard_is_there(struct gn_stage_run *s, uint32_t shard, str
 
 	pthread_mutex_lock(&s->lock);
 	s->right[shard] = 1;
-	if (gn_clock_s() >= s->next_save_s)
+	if (gn_clock_s() >= s->next_save_s) {
 		status = gn_stage_marker_save(&s->manifest, s->options->to, s->right, err);
-	if (gn_clock_s() >= s->next_save_s)
 		s->next_save_s = gn_clock_s() + SAVE_PAUSE_S;
+	}
 	if (!status)
 		tell_ready(s, shard);
 	pthread_mutex_unlock(&s->lock);
