@@ -106,11 +106,9 @@ static enum gn_status copy_missing(struct gn_stage_run *s, uint64_t bytes, struc
 		status = check_space(s, bytes, err);
 	if (status)
 		return status;
-	if (o->progress)
-		gn_progress_bar_begin(o->progress, "staging", "B", bytes);
+	gn_progress_bar_begin(o->progress, "staging", "B", bytes);
 	status = gn_stage_run_jobs(s, GN_STAGE_JOBS_COPY, err);
-	if (o->progress)
-		gn_progress_bar_end(o->progress);
+	gn_progress_bar_end(o->progress);
 	if (!status)
 		status = gn_sync_dir(o->to, err);
 	if (!status)

@@ -13,7 +13,6 @@ struct gn_stage_run {
 	struct gn_manifest manifest;
 	unsigned char *right; /* [shard_count] 1: present with the right digest */
 	unsigned char *told; /* [shard_count] to options->ready; under lock */
-	struct gn_progress_bar silent;
 	int begun;	      /* what lies in the target was staged before */
 	struct gn_thread_pool *pool;
 	struct gn_stage_result result;
@@ -37,8 +36,9 @@ enum gn_status gn_stage_spread(const struct gn_stage_options *options, struct gn
 /* Options' ready() for all shards that are right and of which it has not been called. */
 void gn_stage_tell_ready(struct gn_stage_run *s);
 /* Runs a job for each shard that is not known to be right. Copying: options' ready() for each, and the marker. Verifying what exists, also shards
- * that are for another folder, before which readers might find a wrong one here: shards that turn out to be right are marked so; a wrong one is removed if a stage has put it there (its space is needed, or another user could
- * change it later), else that is GN_ERR_EXISTS. Verifying another user's folder: only marked. */
+ * that are for another folder, before which readers might find a wrong one here: shards that turn out to be right are marked so; a wrong
+ * one is removed if a stage has put it there (its space is needed, or another user could change it later), else that is GN_ERR_EXISTS.
+ * Verifying another user's folder: only marked. */
 enum gn_stage_jobs { GN_STAGE_JOBS_COPY, GN_STAGE_JOBS_CHECK, GN_STAGE_JOBS_CHECK_FOREIGN };
 enum gn_status gn_stage_run_jobs(struct gn_stage_run *s, enum gn_stage_jobs what, struct gn_err *err);
 

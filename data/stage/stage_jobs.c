@@ -89,8 +89,6 @@ static void run_copy(void *argument)
 				     .stopped = stopped, .context = s};
 	struct gn_err err;
 
-	if (!copy.progress)
-		copy.progress = &s->silent;
 	if (!stopped(s) && (gn_stage_copy_shard(&copy, m, &err) || shard_is_there(s, job->shard, &err)))
 		fail(s, &err);
 	free(job);

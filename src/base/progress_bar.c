@@ -8,6 +8,8 @@
 
 void gn_progress_bar_begin(struct gn_progress_bar *p, const char *what, const char *unit, uint64_t total)
 {
+	if (!p)
+		return;
 	memset(p, 0, sizeof *p);
 	p->what = what;
 	p->unit = unit;
@@ -45,6 +47,8 @@ void gn_progress_bar_add(struct gn_progress_bar *p, uint64_t amount)
 {
 	uint_fast64_t due, now;
 
+	if (!p)
+		return;
 	atomic_fetch_add(&p->done, amount);
 	if (!p->terminal)
 		return;
@@ -56,6 +60,8 @@ void gn_progress_bar_add(struct gn_progress_bar *p, uint64_t amount)
 
 void gn_progress_bar_end(struct gn_progress_bar *p)
 {
+	if (!p)
+		return;
 	if (p->terminal)
 		fputs("\r\033[K", stderr);
 	p->terminal = 0;

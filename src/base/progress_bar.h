@@ -1,6 +1,6 @@
 /* A progress line on standard error: rate and time left, redrawn in place. Prints nothing unless standard error is a terminal.
  *
- * Thread safety: gn_progress_bar_add() from any thread; the rest only from the thread that created the bar.
+ * A bar that is NULL is fine, and shows nothing. Thread safety: gn_progress_bar_add() from any thread; the rest only from the thread that created the bar.
  */
 #ifndef GN_BASE_PROGRESS_BAR_H
 #define GN_BASE_PROGRESS_BAR_H
