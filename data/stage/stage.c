@@ -22,21 +22,14 @@
 static enum gn_status follow(struct gn_stage_run *s, const char *lock, int *out, struct gn_err *err)
 {
 	const char *to = s->options->to;
-	char marker[PATH_MAX];
-	struct stat info = {0};
-	int64_t seen_ns = -1, now_ns;
-	enum gn_status status = gn_path_join(marker, sizeof marker, to, GN_STAGE_MARKER_NAME, err);
+	struct timespec seen = {0};
+	enum gn_status status;
 
-	while (!status && (status = gn_stage_lock(lock, to, 0, s->options->log, out, NULL, err)) == GN_ERR_EXISTS) {
+	while ((status = gn_stage_lock(lock, to, 0, s->options->log, out, NULL, err)) == GN_ERR_EXISTS) {
 		if (gn_stage_is_stopped(s))
 			return gn_err_set(err, GN_ERR_STOPPED, "stopped while another process copies to %s", to);
-		now_ns = stat(marker, &info) ? -1 : (int64_t)info.st_mtim.tv_sec * 1000000000 + info.st_mtim.tv_nsec;
-		if (now_ns != seen_ns) {
-			gn_stage_marker_load(&s->manifest, to, s->right);
+		if (gn_stage_marker_follow(&s->manifest, to, s->right, &seen))
 			gn_stage_tell_ready(s);
-		}
-		seen_ns = now_ns;
-		status = GN_OK;
 	}
 	memset(s->right, 0, s->manifest.shard_count);
 	return status;
@@ -99,7 +92,7 @@ static enum gn_status copy_missing(struct gn_stage_run *s, uint64_t bytes, struc
 	enum gn_status status = gn_stage_clear_manifest(o->to, err);
 
 	for (uint32_t i = 0; i < s->manifest.shard_count; i++)
-		all += !gn_stage_is_ours(s, i) ? 0 : s->manifest.shards[i].size_bytes;
+		all += gn_stage_is_ours(s, i) ? s->manifest.shards[i].size_bytes : 0;
 	if (!status)
 		status = gn_staged_make_room(o->to, all, o->quota_bytes, o->log, err);
 	if (!status)

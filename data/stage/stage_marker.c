@@ -57,6 +57,20 @@ void gn_stage_marker_load(const struct gn_manifest *m, const char *directory, un
 	free(text);
 }
 
+int gn_stage_marker_follow(const struct gn_manifest *m, const char *directory, unsigned char *trusted, struct timespec *seen)
+{
+	char path[PATH_MAX];
+	struct stat info;
+
+	if (gn_path_join(path, sizeof path, directory, GN_STAGE_MARKER_NAME, NULL) || stat(path, &info) ||
+	    (info.st_mtim.tv_sec == seen->tv_sec && info.st_mtim.tv_nsec == seen->tv_nsec))
+		return 0;
+	*seen = info.st_mtim;
+	memset(trusted, 0, m->shard_count);
+	gn_stage_marker_load(m, directory, trusted);
+	return 1;
+}
+
 enum gn_status gn_stage_marker_save(const struct gn_manifest *m, const char *directory, const unsigned char *right, struct gn_err *err)
 {
 	char path[PATH_MAX];
@@ -65,7 +79,7 @@ enum gn_status gn_stage_marker_save(const struct gn_manifest *m, const char *dir
 
 	gn_strbuf_init(&text);
 	for (uint32_t i = 0; i < m->shard_count && !status; i++)
-		if (!right || right[i])
+		if (right[i])
 			status = append_line(&m->shards[i], directory, &text, err);
 	if (!status && gn_strbuf_failed(&text))
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to write %s", path);

@@ -11,6 +11,8 @@
 #include "data/shard/manifest.h"
 #include "src/base/strbuf.h"
 
+#include <time.h>
+
 #define GN_STAGE_MARKER_NAME GN_HOLD_MARKER
 #define GN_STAGE_LOCK_NAME ".gannet-stage.lock"
 /* What is in the making: a shard, a tree; and a download. */
@@ -20,7 +22,10 @@
 /* Sets trusted[i] = 1 for each shard of m in directory whose file is unchanged since it was verified. A missing or unreadable
  * marker leaves all 0. */
 void gn_stage_marker_load(const struct gn_manifest *m, const char *directory, unsigned char *trusted);
-/* Writes the marker for the shards of m with right[i], NULL: all, in their present state. */
+/* The same, from all 0 and if another process has written the marker since *seen, its time, which is {0} at first and then set. Returns
+ * whether it has. */
+int gn_stage_marker_follow(const struct gn_manifest *m, const char *directory, unsigned char *trusted, struct timespec *seen);
+/* Writes the marker for the shards of m with right[i] in their present state. */
 enum gn_status gn_stage_marker_save(const struct gn_manifest *m, const char *directory, const unsigned char *right, struct gn_err *err);
 /* Appends the line that ends the marker of any other copy, which lies beside it: what tells its root from one that somebody else has put
  * there, inode and time of birth. */

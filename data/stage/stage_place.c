@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/vfs.h>
+#include <unistd.h>
 
 /* linux/magic.h has some; the others are those that coreutils' stat knows. */
 static const struct {
@@ -32,23 +33,29 @@ enum gn_stage_place gn_stage_place_of(unsigned long magic, const char **name)
 	return GN_STAGE_PLACE_DISK;
 }
 
+const char *gn_stage_place_above(const char *path, char out[PATH_MAX])
+{
+	char *slash;
+
+	snprintf(out, PATH_MAX, "%s", path);
+	while (access(out, F_OK) && strcmp(out, ".") && strcmp(out, "/")) {
+		slash = strrchr(out, '/');
+		if (!slash)
+			strcpy(out, ".");
+		else
+			slash[slash == out] = '\0';
+	}
+	return out;
+}
+
 static enum gn_stage_place place_at(const char *path, const char **name)
 {
-	char above[PATH_MAX], *slash;
+	char above[PATH_MAX];
 	struct statfs s;
 
 	*name = "";
-	if ((size_t)snprintf(above, sizeof above, "%s", path) >= sizeof above)
+	if ((access(path, F_OK) && errno != ENOENT) || statfs(gn_stage_place_above(path, above), &s))
 		return GN_STAGE_PLACE_DISK;
-	while (statfs(above, &s)) {
-		slash = strrchr(above, '/');
-		if (errno != ENOENT || !strcmp(above, ".") || !strcmp(above, "/"))
-			return GN_STAGE_PLACE_DISK;
-		if (!slash)
-			strcpy(above, ".");
-		else
-			slash[slash == above] = '\0';
-	}
 	return gn_stage_place_of((unsigned long)s.f_type, name);
 }
 

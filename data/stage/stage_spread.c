@@ -4,6 +4,7 @@
 #include "data/shard/folders.h"
 #include "data/stage/stage_marker.h"
 #include "data/stage/stage_owner.h"
+#include "data/stage/stage_place.h"
 #include "data/stage/staged_internal.h"
 #include "src/base/file.h"
 #include "src/base/thread.h"
@@ -36,23 +37,6 @@ struct spread {
 	pthread_mutex_t lock; /* of options->ready, and of */
 	unsigned char *told;  /* [shards] it was called */
 };
-
-/* Of the nearest folder that is there. */
-static enum gn_status find_free(struct disk *d, struct gn_err *err)
-{
-	char at[PATH_MAX], folder[PATH_MAX], name[PATH_MAX];
-	struct stat info;
-
-	memcpy(at, d->to, sizeof at);
-	while (stat(at, &info) && strcmp(at, "/") && strcmp(at, ".")) {
-		enum gn_status status = gn_staged_split(at, folder, name, err);
-
-		if (status)
-			return status;
-		memcpy(at, folder, sizeof at);
-	}
-	return gn_free_bytes(at, &d->free_bytes, err);
-}
 
 static int has_shard(const struct disk *d, const struct gn_manifest_shard *m)
 {
@@ -110,15 +94,9 @@ static void follow(struct spread *s)
 
 	for (int i = 0; i < s->count && right; i++) {
 		struct disk *d = &s->disks[i];
-		char marker[PATH_MAX];
-		struct stat info;
 
-		if (gn_trust_check_path(d->to, NULL) || gn_path_join(marker, sizeof marker, d->to, GN_STAGE_MARKER_NAME, NULL) || stat(marker, &info) ||
-		    (info.st_mtim.tv_sec == d->followed.tv_sec && info.st_mtim.tv_nsec == d->followed.tv_nsec))
+		if (gn_trust_check_path(d->to, NULL) || !gn_stage_marker_follow(&s->manifest, d->to, right, &d->followed))
 			continue;
-		d->followed = info.st_mtim;
-		memset(right, 0, s->manifest.shard_count);
-		gn_stage_marker_load(&s->manifest, d->to, right);
 		for (uint32_t k = 0; k < s->manifest.shard_count; k++)
 			if (right[k])
 				pass_ready(s, k, d->to);
@@ -130,7 +108,8 @@ static void follow(struct spread *s)
 static enum gn_status take_lock(struct spread *s, int *out, struct gn_err *err)
 {
 	const struct gn_stage_options *o = s->options;
-	char folder[PATH_MAX], name[PATH_MAX], lock[PATH_MAX];
+	char folder[PATH_MAX], name[PATH_MAX];
+	struct gn_staged_paths paths;
 	enum gn_status status = gn_staged_split(s->disks[0].to, folder, name, err);
 	struct stat info;
 
@@ -142,21 +121,20 @@ static enum gn_status take_lock(struct spread *s, int *out, struct gn_err *err)
 	if (!status)
 		status = gn_make_dirs(folder, err);
 	if (!status)
-		status = gn_path_join(lock, sizeof lock - sizeof GN_STAGE_LOCK_NAME, folder, name, err);
+		status = gn_staged_paths_of(folder, name, &paths, err);
 	if (status)
 		return status;
-	strcat(lock, GN_STAGE_LOCK_NAME);
 	if (!o->stop)
-		return gn_stage_lock(lock, o->to, 1, o->log, out, NULL, err);
-	while ((status = gn_stage_lock(lock, o->to, 0, o->log, out, NULL, err)) == GN_ERR_EXISTS && !atomic_load(o->stop))
+		return gn_stage_lock(paths.lock, o->to, 1, o->log, out, NULL, err);
+	while ((status = gn_stage_lock(paths.lock, o->to, 0, o->log, out, NULL, err)) == GN_ERR_EXISTS && !atomic_load(o->stop))
 		follow(s);
 	return status == GN_ERR_EXISTS ? gn_err_set(err, GN_ERR_STOPPED, "stopped while another process copies to %s", o->to) : status;
 }
 
 static enum gn_status prepare(struct spread *s, struct gn_err *err)
 {
-	char first[PATH_MAX];
-	enum gn_status status = gn_folders_get(s->options->to, 0, first, err); /* also says whether they are too many */
+	char at[PATH_MAX];
+	enum gn_status status = gn_folders_get(s->options->to, 0, at, err); /* also says whether they are too many */
 
 	if (!status)
 		status = gn_stage_load_source(s->options, &s->manifest, err);
@@ -170,7 +148,7 @@ static enum gn_status prepare(struct spread *s, struct gn_err *err)
 		if (!status && !*d->to)
 			status = gn_err_set(err, GN_ERR_USAGE, "%s has a folder without a name", s->options->to);
 		if (!status)
-			status = find_free(d, err);
+			status = gn_free_bytes(gn_stage_place_above(d->to, at), &d->free_bytes, err);
 		d->only = calloc(s->manifest.shard_count + (size_t)1, 1);
 		if (!status && !d->only)
 			status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %u shards", s->manifest.shard_count);
