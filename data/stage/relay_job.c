@@ -96,7 +96,7 @@ void gn_relay_fail(struct gn_relay *r, const struct gn_err *err)
 static void opened(struct gn_relay *r)
 {
 	/* asked at once, so that rank 0 need not try; an address is for all */
-	const struct gn_relay_header h = {.status = !strstr(r->options->from, "://") && access(r->options->from, R_OK) ? GN_ERR_NOT_FOUND : GN_OK};
+	const struct gn_relay_header h = {.status = !r->options->http && access(r->options->from, R_OK) ? GN_ERR_NOT_FOUND : GN_OK};
 	unsigned char *bits = calloc(r->tree.chunks / 8 + 1, 1);
 
 	r->judged = calloc((size_t)r->tree.chunks + 1, 1);

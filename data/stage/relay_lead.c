@@ -123,7 +123,7 @@ void gn_relay_lead_handle(struct gn_relay *r, int node, int kind, const struct g
 		n->cannot_read = 1;
 		if (l->reader[h->chunk] == node)
 			gn_relay_lead_release(r, h->chunk);
-		gn_relay_lead_look_again(r);
+		gn_relay_lead_offer(r, 0);
 	} else {
 		n->source_bytes = h->source_bytes;
 		n->kept_bytes = h->kept_bytes;
@@ -297,7 +297,7 @@ void gn_relay_lead_step(struct gn_relay *r)
 	l->told = 1;
 	log_progress(r);
 	if (l->busy)
-		gn_relay_lead_look_again(r);
+		gn_relay_lead_offer(r, 0);
 	l->busy = 0;
 	hand_out(r);
 	for (int n = 0; n < r->nodes; n++)

@@ -51,9 +51,8 @@ int gn_relay_is_awaited(const struct gn_relay *r, uint32_t chunk);
 unsigned char *gn_relay_receivers(const struct gn_relay *r, uint32_t chunk);
 /* Nobody reads the chunk any more. What others got of a reader that told no digest is refused. */
 void gn_relay_lead_release(struct gn_relay *r, uint32_t chunk);
-/* A chunk, or chunks, that were not for a node may be now. */
+/* Chunks from this one on that were not for a node may be now. */
 void gn_relay_lead_offer(struct gn_relay *r, uint32_t chunk);
-void gn_relay_lead_look_again(struct gn_relay *r);
 /* A node is no longer waited for, and reads no more. */
 void gn_relay_lead_leave(struct gn_relay *r, int node, const char *why);
 /* A node has a chunk, with the digest that h says: it is accepted, or refused and its sender avoided. */

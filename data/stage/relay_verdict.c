@@ -73,12 +73,6 @@ void gn_relay_lead_offer(struct gn_relay *r, uint32_t chunk)
 			r->lead->nodes[n].cursor = chunk;
 }
 
-void gn_relay_lead_look_again(struct gn_relay *r)
-{
-	for (int n = 0; n < r->nodes; n++)
-		r->lead->nodes[n].cursor = 0;
-}
-
 void gn_relay_lead_leave(struct gn_relay *r, int node, const char *why)
 {
 	struct gn_relay_lead *l = r->lead;
@@ -91,7 +85,7 @@ void gn_relay_lead_leave(struct gn_relay *r, int node, const char *why)
 	for (uint32_t c = 0; l->begun && c < r->tree.chunks; c++)
 		if (l->reader[c] == node || (l->reader[c] >= 0 && !gn_relay_is_awaited(r, c)))
 			gn_relay_lead_release(r, c);
-	gn_relay_lead_look_again(r);
+	gn_relay_lead_offer(r, 0);
 }
 
 static void accept(struct gn_relay *r, int node, uint32_t chunk)
@@ -155,7 +149,7 @@ static void blame(struct gn_relay *r, int node, const struct gn_relay_header *h)
 			l->nodes[i].avoided &= l->nodes[i].blamer != node;
 		gn_relay_lead_leave(r, node, "it gets wrong chunks of several nodes, of which the others get right ones: test its memory and network");
 	}
-	gn_relay_lead_look_again(r);
+	gn_relay_lead_offer(r, 0);
 }
 
 static void judge(struct gn_relay *r, int node, const struct gn_relay_header *h)
@@ -192,7 +186,7 @@ static void take_reading(struct gn_relay *r, int node, const struct gn_relay_hea
 		for (int n = 0; n < r->nodes; n++)
 			if (n != node && l->nodes[n].state == GN_RELAY_NODE_READY && gn_relay_bit(l->nodes[n].have, h->chunk))
 				refuse(r, n, h->chunk);
-		gn_relay_lead_look_again(r);
+		gn_relay_lead_offer(r, 0);
 		is_first = 1;
 	}
 	if (is_first) {
