@@ -62,7 +62,7 @@ static enum gn_status check_url(const struct gn_http_options *o, struct gn_err *
 
 	host = host ? host + 3 : o->url;
 	end = host + strcspn(host, "/?#");
-	if ((strncmp(o->url, "https://", 8) && strncmp(o->url, "http://", 7)) || end == host)
+	if (!gn_http_is_address(o->url) || end == host)
 		return gn_err_set(err, GN_ERR_USAGE, "an address begins with https:// or http:// and a host");
 	if (memchr(host, '@', (size_t)(end - host)))
 		return gn_err_set(err, GN_ERR_USAGE, "no user or password in an address, where other users of this machine see it: give --token-file");

@@ -16,6 +16,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 struct gn_http;
 
@@ -33,6 +34,11 @@ struct gn_http_file {
 	char version[256]; /* ETag or Last-Modified, "" without: changes with the file */
 };
 
+/* Whether a source is the address of a file, not a path. */
+static inline int gn_http_is_address(const char *from)
+{
+	return !strncmp(from, "https://", 8) || !strncmp(from, "http://", 7);
+}
 /* GN_ERR_UNSUPPORTED in a build without libcurl. */
 enum gn_status gn_http_open(const struct gn_http_options *o, struct gn_http **out, struct gn_err *err);
 void gn_http_close(struct gn_http *h);

@@ -115,11 +115,6 @@ static int stage_dataset(const struct stage_options *o)
 	return GN_EXIT_DONE;
 }
 
-static int is_address(const char *from)
-{
-	return !strncmp(from, "https://", 8) || !strncmp(from, "http://", 7);
-}
-
 static enum gn_status relay(const struct stage_options *o, const struct gn_http_options *http, struct gn_world *world, struct gn_log *log,
 			    struct gn_relay_result *result, struct gn_err *err)
 {
@@ -174,7 +169,7 @@ static int stage_tree(const struct stage_options *o)
 	struct gn_world_options how = o->world;
 	struct gn_log *log = gn_cmd_log();
 	const struct gn_http_options from = {.url = o->from, .token_file = o->token_file, .query_file = o->query_file, .log = log};
-	const struct gn_http_options *http = is_address(o->from) ? &from : NULL;
+	const struct gn_http_options *http = gn_http_is_address(o->from) ? &from : NULL;
 	struct gn_world *world;
 	struct gn_err err;
 	enum gn_status status;
@@ -200,9 +195,9 @@ static int stage_tree(const struct stage_options *o)
 
 static int check_fetch_options(const struct stage_options *o, struct gn_err *err)
 {
-	if (!is_address(o->from) && (o->token_file || o->query_file || o->sha256))
+	if (!gn_http_is_address(o->from) && (o->token_file || o->query_file || o->sha256))
 		return gn_err_set(err, GN_ERR_USAGE, "--token-file, --query-file and --sha256 are for --from https://...");
-	if (is_address(o->from) && (o->tree || o->check))
+	if (gn_http_is_address(o->from) && (o->tree || o->check))
 		return gn_err_set(err, GN_ERR_USAGE, "--tree and --check are not for --from https://...");
 	if (o->sha256 && (strlen(o->sha256) != 64 || strspn(o->sha256, "0123456789abcdefABCDEF") != 64))
 		return gn_err_set(err, GN_ERR_USAGE, "--sha256 must have 64 hexadecimal digits");
@@ -238,11 +233,11 @@ static int run(const void *target, const struct gn_text_list *positional)
 									 .list = o->list, .remove = o->remove, .json = o->json});
 	if (check_fetch_options(o, &err))
 		return gn_cmd_fail("stage", &err);
-	if (!is_address(o->from) && !o->tree && gn_manifest_is_there(o->from))
+	if (!gn_http_is_address(o->from) && !o->tree && gn_manifest_is_there(o->from))
 		return gn_folders_check("--to", o->to, &err) ? gn_cmd_fail("stage", &err) : stage_dataset(o);
 	if (gn_folders_count(o->to) > 1) {
 		/* of both errors the one to be told */
-		if (!is_address(o->from) && access(o->from, F_OK))
+		if (!gn_http_is_address(o->from) && access(o->from, F_OK))
 			gn_err_errno(&err, errno, "cannot read %s", o->from);
 		else
 			gn_err_set(&err, GN_ERR_USAGE, "--to %s: several folders are for packed datasets", o->to);

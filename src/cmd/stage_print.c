@@ -22,9 +22,7 @@ static void begin(struct gn_json *j)
 
 static void end(struct gn_json *j, const char *from, const char *to)
 {
-	int is_address = !strncmp(from, "https://", 8) || !strncmp(from, "http://", 7);
-
-	gn_json_string_n(j, "from", from, is_address ? strcspn(from, "?") : strlen(from));
+	gn_json_string_n(j, "from", from, gn_http_is_address(from) ? strcspn(from, "?") : strlen(from));
 	gn_json_string(j, "to", to);
 	gn_json_end(j);
 	puts(gn_json_text(j));
