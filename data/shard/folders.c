@@ -43,23 +43,19 @@ enum gn_status gn_folders_get(const char *list, int i, char out[PATH_MAX], struc
 
 enum gn_status gn_folders_find(const char *list, const char *name, char out[PATH_MAX], struct gn_err *err)
 {
-	char folder[PATH_MAX], path[PATH_MAX], first[PATH_MAX];
+	char folder[PATH_MAX];
+	int count = gn_folders_count(list);
 	enum gn_status status = GN_OK;
 
-	for (int i = 0, count = gn_folders_count(list); i < count; i++) {
-		status = gn_folders_get(list, i, folder, err);
+	/* after the last the first again; a single one is not looked at */
+	for (int i = 0; i <= count; i++) {
+		status = gn_folders_get(list, i % count, folder, err);
 		if (!status)
-			status = gn_path_join(path, sizeof path, folder, name, err);
-		if (status)
-			return status;
-		if (!i)
-			memcpy(first, path, sizeof first);
-		if (!access(path, F_OK))
+			status = gn_path_join(out, PATH_MAX, folder, name, err);
+		if (status || count == 1 || !access(out, F_OK))
 			break;
-		memcpy(path, first, sizeof path);
 	}
-	memcpy(out, path, PATH_MAX);
-	return GN_OK;
+	return status;
 }
 
 /* Whether each colon is in the name of a folder that is there, or the path says by a dot that it has one, or it is in the last name of an
