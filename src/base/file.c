@@ -80,6 +80,13 @@ enum gn_status gn_path_join(char *out, size_t out_size, const char *directory, c
 	return GN_OK;
 }
 
+int gn_file_is_same(const char *a, const char *b)
+{
+	struct stat x, y;
+
+	return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
 enum gn_status gn_make_dirs(const char *path, struct gn_err *err)
 {
 	char part[PATH_MAX];

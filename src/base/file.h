@@ -24,6 +24,9 @@ enum gn_status gn_pwrite_full(int fd, const void *data, size_t len_bytes, uint64
 /* Writes "directory/name" into out; GN_ERR_USAGE when it does not fit. */
 enum gn_status gn_path_join(char *out, size_t out_size, const char *directory, const char *name, struct gn_err *err);
 
+/* Whether both paths are there and lead to one file or folder. */
+int gn_file_is_same(const char *a, const char *b);
+
 /* Creates path and its missing parents (mode 0777 less the umask). An existing folder is fine. */
 enum gn_status gn_make_dirs(const char *path, struct gn_err *err);
 /* Removes path and everything below it without following symbolic links. A missing path is fine. */

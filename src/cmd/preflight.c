@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 struct preflight_options {
@@ -239,11 +238,10 @@ static enum gn_status check_out(const char *path, const char *baseline, struct g
 {
 	const char *slash = strrchr(path, '/');
 	char folder[PATH_MAX] = ".";
-	struct stat out, before;
 
 	if (slash)
 		snprintf(folder, sizeof folder, "%.*s", slash == path ? 1 : (int)(slash - path), path);
-	if (baseline && !stat(path, &out) && !stat(baseline, &before) && out.st_dev == before.st_dev && out.st_ino == before.st_ino)
+	if (baseline && gn_file_is_same(path, baseline))
 		return gn_err_set(err, GN_ERR_USAGE, "--out %s is the file of --baseline, which a bad node's result would replace: name another", path);
 	if (access(folder, W_OK))
 		return gn_err_set(err, GN_ERR_IO, "--out %s: cannot write in %s: %s", path, folder, strerror(errno));

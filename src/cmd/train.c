@@ -2,6 +2,7 @@
 
 #include "data/shard/dataset.h"
 #include "src/base/data_key.h"
+#include "src/base/file.h"
 #include "src/base/sha256.h"
 #include "src/base/version.h"
 #include "src/cmd/key_option.h"
@@ -32,7 +33,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define FIELD(name) offsetof(struct gn_train_options, name)
 
@@ -521,13 +521,6 @@ static enum gn_status check_batch(const struct gn_train_options *o, struct gn_er
 	return GN_OK;
 }
 
-static int is_same_folder(const char *a, const char *b)
-{
-	struct stat one, other;
-
-	return !stat(a, &one) && !stat(b, &other) && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
-}
-
 static enum gn_status check_elastic(const struct gn_train_options *o, struct gn_err *err)
 {
 	int least, most;
@@ -539,7 +532,7 @@ static enum gn_status check_elastic(const struct gn_train_options *o, struct gn_
 		return gn_err_set(err, GN_ERR_USAGE, "--spares take the place of lost ranks: give --elastic MIN");
 	if (o->join && !most)
 		return gn_err_set(err, GN_ERR_USAGE, "--join is for a run with --elastic MIN:MAX: give its options by --options %s/options", o->join);
-	if (o->join && o->checkpoint != o->join && !is_same_folder(o->join, o->checkpoint))
+	if (o->join && o->checkpoint != o->join && !gn_file_is_same(o->join, o->checkpoint))
 		return gn_err_set(err, GN_ERR_USAGE, "--checkpoint %s is not the folder of the run that --join names: leave --checkpoint out",
 				  o->checkpoint);
 	if (most && !o->join && !o->checkpoint)

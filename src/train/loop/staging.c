@@ -3,6 +3,7 @@
 #include "data/shard/folders.h"
 #include "data/shard/hold.h"
 #include "data/stage/stage.h"
+#include "src/base/file.h"
 #include "src/base/thread.h"
 
 #include <limits.h>
@@ -51,13 +52,6 @@ static enum gn_status name_copy(const struct gn_staging_options *o, int i, char 
 	return GN_OK;
 }
 
-static int is_same(const char *a, const char *b)
-{
-	struct stat x, y;
-
-	return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
-}
-
 enum gn_status gn_staging_check(const struct gn_staging_options *o, struct gn_err *err)
 {
 	char to[GN_STAGING_DATASETS][PATH_MAX] = {"", ""};
@@ -67,10 +61,10 @@ enum gn_status gn_staging_check(const struct gn_staging_options *o, struct gn_er
 
 		if (status)
 			return status;
-		if (o->datasets[i] && is_same(to[i], gn_dataset_directory(o->datasets[i])))
+		if (o->datasets[i] && gn_file_is_same(to[i], gn_dataset_directory(o->datasets[i])))
 			return gn_err_set(err, GN_ERR_USAGE, "--stage %s: %s lies there already", o->directory, gn_dataset_directory(o->datasets[i]));
 	}
-	if (*to[0] && !strcmp(to[0], to[1]) && !is_same(gn_dataset_directory(o->datasets[0]), gn_dataset_directory(o->datasets[1])))
+	if (*to[0] && !strcmp(to[0], to[1]) && !gn_file_is_same(gn_dataset_directory(o->datasets[0]), gn_dataset_directory(o->datasets[1])))
 		return gn_err_set(err, GN_ERR_USAGE, "--stage would copy --data and --val both to %s: give one of them another name", to[0]);
 	return GN_OK;
 }
