@@ -1,6 +1,7 @@
 #include "data/stage/stage_clear.h"
 
 #include "data/stage/stage_marker.h"
+#include "data/stage/stage_owner.h"
 #include "src/base/file.h"
 #include "src/base/text.h"
 
@@ -9,12 +10,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <string.h>
-#include <sys/file.h>
-#include <time.h>
 #include <unistd.h>
-
-#define LOOK_TRIES 50
-#define LOOK_PAUSE_NS 10000000
 
 enum gn_status gn_stage_refuse(const char *path, struct gn_err *err)
 {
@@ -65,15 +61,12 @@ static enum gn_status refuse_dataset(const char *folder, struct gn_err *err)
 /* Keeps readers away, by *out, unless one is there. */
 static enum gn_status claim(const char *folder, int *out, struct gn_err *err)
 {
-	int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC), failed = 0;
+	int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	if (fd < 0)
 		return gn_err_errno(err, errno, "cannot open %s to see whether it is in use", folder);
-	/* gannet stage --list looks at locks for a moment */
-	for (int i = 0; i < LOOK_TRIES && (failed = flock(fd, LOCK_EX | LOCK_NB) ? errno : 0) == EWOULDBLOCK; i++)
-		nanosleep(&(struct timespec){.tv_nsec = LOOK_PAUSE_NS}, NULL);
 	/* any other failure: the file system has no such locks, so nobody can hold the folder */
-	if (failed != EWOULDBLOCK) {
+	if (gn_stage_try_lock(fd) != EWOULDBLOCK) {
 		*out = fd;
 		return GN_OK;
 	}

@@ -85,25 +85,29 @@ static enum gn_status open_lock(const char *path, int *out, struct gn_err *err)
 	return GN_OK;
 }
 
+int gn_stage_try_lock(int fd)
+{
+	int failed;
+
+	for (int i = 0; (failed = flock(fd, LOCK_EX | LOCK_NB) ? errno : 0) == EWOULDBLOCK && i < LOOK_TRIES; i++)
+		nanosleep(&(struct timespec){.tv_nsec = LOOK_PAUSE_NS}, NULL);
+	return failed;
+}
+
 static enum gn_status take_lock(int fd, const char *path, const char *to, int wait, struct gn_log *log, struct gn_err *err)
 {
-	int result = flock(fd, LOCK_EX | LOCK_NB);
+	int failed = wait ? (flock(fd, LOCK_EX | LOCK_NB) ? errno : 0) : gn_stage_try_lock(fd);
 
-	/* gannet stage --list looks at locks for a moment */
-	for (int i = 0; i < LOOK_TRIES && result && errno == EWOULDBLOCK && !wait; i++) {
-		nanosleep(&(struct timespec){.tv_nsec = LOOK_PAUSE_NS}, NULL);
-		result = flock(fd, LOCK_EX | LOCK_NB);
-	}
-	if (result && errno == EWOULDBLOCK && !wait)
+	if (failed == EWOULDBLOCK && !wait)
 		return gn_err_set(err, GN_ERR_EXISTS, "another gannet stage copies to %s: on a file system that nodes share stage once, "
 				  "without a launcher, else wait for the other", to);
-	if (result && errno == EWOULDBLOCK) {
+	if (failed == EWOULDBLOCK) {
 		gn_log_info(log, "waiting for another gannet stage that copies to %s", to);
 		do
-			result = flock(fd, LOCK_EX);
-		while (result && errno == EINTR);
+			failed = flock(fd, LOCK_EX) ? errno : 0;
+		while (failed == EINTR);
 	}
-	return result ? gn_err_errno(err, errno, "cannot lock %s", path) : GN_OK;
+	return failed ? gn_err_errno(err, failed, "cannot lock %s", path) : GN_OK;
 }
 
 enum gn_status gn_stage_lock(const char *path, const char *to, int wait, struct gn_log *log, int *out, int *replaced, struct gn_err *err)

@@ -26,6 +26,9 @@ enum gn_status gn_stage_make_private(const char *path, struct gn_err *err);
 enum gn_status gn_stage_check_private(const char *path, struct gn_err *err);
 /* Removes the write permission of group and others from a folder of this user. */
 enum gn_status gn_stage_close_folder(const char *path, struct gn_err *err);
+/* An exclusive lock on an open file or folder, tried for half a second, as gannet stage --list looks at locks for a moment. 0 or an error
+ * number, EWOULDBLOCK: somebody has it. */
+int gn_stage_try_lock(int fd);
 /* Takes the lock path for a copy to `to`: created if missing, this user's alone, and held by the descriptor *out. With wait it blocks while
  * another process has it, and logs that; else that is GN_ERR_EXISTS, after half a second. *replaced (may be NULL): whether who had it before
  * removed or renamed the file, so that this is a new one. GN_ERR_NOT_FOUND: its folder is not there. */
