@@ -4,9 +4,9 @@
  * The global batch of step s takes positions s*global_batch .. of the epoch's permutation; rank r takes its slice of it. R ranks
  * with batch B and one rank with batch R*B therefore see the same samples with the same augmentation in the same global order.
  * With step_batches M the global batch is M batches, of which rank r takes numbers r, r + R, ...
- * Every rank gets the same number of batches, but for an M that R does not divide (in training an incomplete last batch is dropped). In evaluation nothing is permuted
- * or dropped: ranks get equal numbers of batches, the last of which may hold fewer or no valid samples; each sample belongs to
- * exactly one rank.
+ * Every rank gets the same number of batches, but for an M that R does not divide (in training an incomplete last batch is dropped).
+ * In evaluation nothing is permuted or dropped: ranks get equal numbers of batches, the last of which may hold fewer or no valid
+ * samples; each sample belongs to exactly one rank.
  *
  * Worker threads read, check, decode and augment ahead of the consumer, bounded by prefetch_bytes.
  * Lifecycle: create, start an epoch, next ... next, destroy. Thread safety: one consumer thread per loader.

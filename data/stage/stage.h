@@ -2,9 +2,10 @@
  *
  * A lock file in the target serialises callers: the first copies, the others wait and then find a complete copy. Each shard is
  * copied under a temporary name with its SHA-256 verified, synced, and renamed; the manifest is written last, so that a target with
- * a manifest is complete; the marker grows with each shard. An existing shard is kept when the stage marker shows that it is unchanged since it was verified (size,
- * times and inode), or when its digest is right: an interrupted copy continues where it stopped. Another dataset that was staged
- * to the target is replaced, unless a program holds it (data/shard/hold.h); what no stage has put there is left alone.
+ * a manifest is complete; the marker grows with each shard. An existing shard is kept when the stage marker shows that it is
+ * unchanged since it was verified (size, times and inode), or when its digest is right: an interrupted copy continues where it
+ * stopped. Another dataset that was staged to the target is replaced, unless a program holds it (data/shard/hold.h); what no stage
+ * has put there is left alone.
  *
  * The target must belong to the caller: write permission of group and others is removed, and a shared folder (sticky or
  * world-writable) or a path that another user could redirect is refused (src/base/trust.h). Files of other users in it count as

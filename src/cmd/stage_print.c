@@ -42,7 +42,7 @@ static void print_dataset_json(const struct gn_stage_result *r, const char *host
 	gn_json_uint(&j, "kept_bytes", r->kept_bytes);
 	gn_json_fixed(&j, "copy_s", r->copy_s, 3);
 	gn_json_fixed(&j, "wait_s", r->wait_s, 3);
-	gn_json_fixed(&j, "mb_per_s", r->copied ? megabytes_per_s(r->copied_bytes, r->copy_s) : 0, 1);
+	gn_json_fixed(&j, "mb_per_s", megabytes_per_s(r->copied_bytes, r->copy_s), 1);
 	gn_json_bool(&j, "foreign", r->foreign);
 	end(&j, from, to);
 }
@@ -61,7 +61,7 @@ void gn_cmd_stage_print_dataset(const struct gn_stage_result *r, const char *hos
 		snprintf(owner, sizeof owner, ", digests verified: owned by user %u", (unsigned)r->owner);
 	fprintf(stderr, "%s: %s: %u shard%s copied (%.1f MB in %.2f s, %.1f MB/s), %u %s there (%.1f MB%s)\n", host,
 		gn_text_visible(to, visible, sizeof visible), r->copied, gn_text_plural(r->copied), (double)r->copied_bytes * 1e-6, r->copy_s,
-		r->copied ? megabytes_per_s(r->copied_bytes, r->copy_s) : 0, r->kept, r->kept == 1 ? "was" : "were",
+		megabytes_per_s(r->copied_bytes, r->copy_s), r->kept, r->kept == 1 ? "was" : "were",
 		(double)r->kept_bytes * 1e-6, owner);
 }
 
