@@ -48,6 +48,15 @@ skip() { # NAME REASON
 	printf 'ok %d - %s # SKIP %s\n' "$tap_points" "$1" "$2"
 }
 
+# until_true COMMAND...: it succeeds within 60 s
+until_true() {
+	tap_end=$(($(date +%s) + 60))
+	until "$@"; do
+		[ "$(date +%s)" -lt "$tap_end" ] || return 1
+		sleep 0.02
+	done
+}
+
 finish() {
 	printf '1..%d\n' "$tap_points"
 }

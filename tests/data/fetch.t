@@ -227,13 +227,11 @@ no_further() {
 	local half=$dir/half.port server pid
 	python3 "$dir/half" >"$half" &
 	server=$!
-	for _ in $(seq 100); do [ -s "$half" ] && break; sleep 0.1; done
+	until_true test -s "$half"
 	timeout 60 "$gannet" stage --from "http://127.0.0.1:$(cat "$half")/file" --to "$dir/out/half" 2>"$dir/err" &
 	pid=$!
-	for _ in $(seq 100); do
-		[ "$(grep -c 'again in' "$dir/err")" -lt 3 ] || break
-		sleep 0.1
-	done
+	# shellcheck disable=SC2016 # sh expands it
+	until_true sh -c 'test "$(grep -c "again in" "$1")" -ge 3' sh "$dir/err"
 	kill "$pid" "$server"
 	wait "$pid" "$server"
 	cat "$dir/err"

@@ -48,14 +48,6 @@ http {
 }
 CONF
 answers() { python3 -c 'import socket, sys; socket.create_connection(("127.0.0.1", int(sys.argv[1])), 1)' "$port" 2>/dev/null; }
-until_true() { # COMMAND...: within 30 s
-	local end=$((SECONDS + 30))
-	while ((SECONDS < end)); do
-		"$@" && return
-		perl -e 'select undef, undef, undef, 0.02'
-	done
-	return 1
-}
 start_server() { "$nginx" -c "$dir/nginx.conf" 2>start.err && until_true answers; }
 check 'a web server' start_server
 export SSL_CERT_FILE=$dir/cert.pem GANNET_LOG=info

@@ -46,14 +46,6 @@ tidy() { # FOLDER NAME: nothing else than the copy, its marker and its lock
 stage() {
 	timeout 60 "$gannet" stage --json --from "$1" --to "$2" "${@:3}"
 }
-until_true() { # COMMAND...: within 30 s
-	local end=$((SECONDS + 30))
-	while ((SECONDS < end)); do
-		"$@" && return
-		perl -e 'select undef, undef, undef, 0.01'
-	done
-	return 1
-}
 chunks() { # FILE COUNT: that many lines of chunks
 	[ "$(wc -l <"$1" 2>/dev/null || echo 0)" -gt "$2" ]
 }

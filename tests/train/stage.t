@@ -5,14 +5,6 @@ set -u
 export GANNET_LOG=info
 check 'images are packed' "$gannet" pack --out "$dir/train" --synthetic 1000 --classes 4 --size 28x28 --shard-bytes 100K
 check 'and others' "$gannet" pack --out "$dir/val" --synthetic 200 --classes 4 --size 28x28 --seed 2
-until_true() { # COMMAND...: within 60 s
-	local end=$((SECONDS + 60))
-	while ((SECONDS < end)); do
-		"$@" && return
-		perl -e 'select undef, undef, undef, 0.02'
-	done
-	return 1
-}
 final() { "$jsonl" "$dir/$1.jsonl" end params_sha256 | tail -1; }
 copies() { # NAME: whole copies of both
 	diff -r -x .gannet-stage -x .gannet-stage.lock "$2/train" "$1/train" && diff -r -x .gannet-stage -x .gannet-stage.lock "$2/val" "$1/val"
