@@ -9,6 +9,18 @@ final() { "$jsonl" "$dir/$1.jsonl" end params_sha256 | tail -1; }
 copies() { # NAME: whole copies of both
 	diff -r -x .gannet-stage -x .gannet-stage.lock "$2/train" "$1/train" && diff -r -x .gannet-stage -x .gannet-stage.lock "$2/val" "$1/val"
 }
+make_lock() { # FOLDER: of a copy
+	mkdir -p "$1" && (umask 077; : >"$1/.gannet-stage.lock")
+}
+hold() { # ARGUMENT-OF-FLOCK...: another process has that lock until let_go
+	coproc HOLDER { exec flock "$@" sh -c 'echo held; read -r x'; }
+	holder=$!
+	read -r _ <&"${HOLDER[0]}"
+}
+let_go() {
+	echo go >&"${HOLDER[1]}"
+	wait "$holder"
+}
 run() { # RANKS NAME OPTION...
 	local ranks=$1 name=$2
 	shift 2
@@ -34,19 +46,15 @@ check 'the copies can be removed' "$gannet" stage --to "$dir/disk" --remove
 # The lock of the copy is held until training has come to its tenth step; and once all is copied, the source is destroyed.
 cp -r "$dir/train" "$dir/source" && mv "$dir/source" "$dir/t" && mkdir "$dir/other" && mv "$dir/t" "$dir/other/train"
 late() {
-	local job holder
-	mkdir -p "$dir/slow/train" && : >"$dir/slow/train/.gannet-stage.lock" && chmod 600 "$dir/slow/train/.gannet-stage.lock"
-	coproc HOLDER { exec flock "$dir/slow/train/.gannet-stage.lock" sh -c 'echo held; read -r x'; }
-	holder=$!
-	read -r _ <&"${HOLDER[0]}"
-	lenet "$1" 8 --data "$dir/other/train" --val "$dir/val" --schedule constant --log "$dir/late$1.jsonl" --log-every 10 --no-overlap --bucket 1M \
-		--epochs 12 --stage "$dir/slow" >"$dir/late.out" 2>&1 &
+	local job
+	make_lock "$dir/slow/train"
+	hold "$dir/slow/train/.gannet-stage.lock"
+	run "$1" "late$1" --data "$dir/other/train" --epochs 12 --stage "$dir/slow" >"$dir/late.out" 2>&1 &
 	job=$!
 	# shellcheck disable=SC2016 # sh expands it
 	until_true sh -c 'test "$("$1" "$2" step step 2>/dev/null | wc -l)" -ge 1' sh "$jsonl" "$dir/late$1.jsonl" || return 1
 	! ls "$dir"/slow/train/*.h5 2>/dev/null || return 1
-	echo go >&"${HOLDER[1]}"
-	wait $holder
+	let_go
 	until_true grep -q 'staged .*/other/train' "$dir/late.out" || return 1
 	for shard in "$dir"/other/train/*.h5; do
 		shred -n 0 -z "$shard"
@@ -67,18 +75,15 @@ check 'has them, too' test "$(final both)" = "$(final plain)"
 
 # Another process has the lock of the list, as while it copies.
 follow() {
-	local job holder found
-	coproc HOLDER { exec flock "$dir/one/train.gannet-stage.lock" sh -c 'echo held; read -r x'; }
-	holder=$!
-	read -r _ <&"${HOLDER[0]}"
+	local job found
+	hold "$dir/one/train.gannet-stage.lock"
 	run 1 follow --epochs 12 --stage "$dir/one:$dir/two" >"$dir/follow.out" 2>&1 &
 	job=$!
 	# shellcheck disable=SC2016 # sh expands it
 	until_true sh -c '! kill -0 "$1" 2>/dev/null || find /proc/[0-9]*/fd -lname "$2/*.h5" 2>/dev/null | grep -q .' sh "$job" "$dir/two/train"
 	kill -0 "$job" 2>/dev/null
 	found=$?
-	echo go >&"${HOLDER[1]}"
-	wait $holder
+	let_go
 	wait $job && [[ $(final follow) == "$(final alone)" ]] && return $found
 	cat "$dir/follow.out"
 	return 1
@@ -91,14 +96,11 @@ expect 0 'WARN.*staging of .* failed: .*shard-00000.h5 exists and was not staged
 check 'and has the same parameters' test "$(final failed)" = "$(final plain)"
 check 'validation images under the name of the training images' "$gannet" stage --from "$dir/val" --to "$dir/taken/train"
 taken() {
-	local holder rc
-	coproc HOLDER { exec flock --shared "$dir/taken/train" sh -c 'echo held; read -r x'; }
-	holder=$!
-	read -r _ <&"${HOLDER[0]}"
+	local rc
+	hold --shared "$dir/taken/train"
 	staged taken "$dir/taken" 'WARN.*staging of .*/train failed: .*/taken/train holds another dataset that a program reads'
 	rc=$?
-	echo go >&"${HOLDER[1]}"
-	wait $holder
+	let_go
 	return $rc
 }
 check 'a run that would replace what another program reads warns, and has the same parameters' taken
@@ -107,15 +109,12 @@ expect 2 'train: --stage is empty' 'nor to nowhere' run 1 nowhere --stage ''
 expect 2 'train: --stage .*/a/disk:b/disk: .*those after a colon begin with' 'nor to a list that is none' run 1 nowhere --stage "$dir/a/disk:b/disk"
 expect 2 '/train lies there already' 'a dataset cannot be staged to itself' run 2 self --stage "$dir"
 stopped() {
-	local holder rc
-	mkdir -p "$dir/held/train" && : >"$dir/held/train/.gannet-stage.lock" && chmod 600 "$dir/held/train/.gannet-stage.lock"
-	coproc HOLDER { exec flock "$dir/held/train/.gannet-stage.lock" sh -c 'echo held; read -r x'; }
-	holder=$!
-	read -r _ <&"${HOLDER[0]}"
+	local rc
+	make_lock "$dir/held/train"
+	hold "$dir/held/train/.gannet-stage.lock"
 	run 2 held --stage "$dir/held"
 	rc=$?
-	echo go >&"${HOLDER[1]}"
-	wait $holder
+	let_go
 	return $rc
 }
 expect 0 'staging of .*/train ended with the run' 'a run ends before its copy has begun' stopped
