@@ -4,17 +4,12 @@ set -u
 # shellcheck source=tests/cmd/tap.sh
 . "$GN_SOURCE/tests/cmd/tap.sh"
 gannet=$GN_BUILD/gannet
-"$gannet" stage --from http:// --to x 2>&1 | grep -q 'without libcurl' && { echo "1..0 # SKIP built without libcurl"; exit 0; }
-nginx=$(PATH=$PATH:/usr/sbin command -v nginx) || { echo "1..0 # SKIP no nginx: apt-get install nginx-light"; exit 0; }
 dir=$(mktemp -d "${TMPDIR:-/tmp}/gannet-fetch.XXXXXX")
-stop_server() {
-	local pid
-	for pid in "$dir/nginx.pid" "$dir/date.pid"; do
-		[[ ! -s $pid ]] || kill "$(cat "$pid")" 2>/dev/null
-	done
-}
-trap 'stop_server; rm -rf "$dir"' EXIT
+trap 'stop_servers; rm -rf "$dir"' EXIT
 trap 'exit 1' INT TERM HUP
+# shellcheck source=tests/data/web.sh
+. "$GN_SOURCE/tests/data/web.sh"
+[ -z "$no_web" ] || { echo "1..0 # SKIP $no_web"; exit 0; }
 
 mkdir "$dir/www" "$dir/out"
 chmod 755 "$dir"
@@ -24,21 +19,11 @@ sum=$(sha256sum "$dir/www/file" | cut -c 1-64)
 openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=authority -keyout "$dir/ca.key" -out "$dir/ca.pem" 2>/dev/null
 openssl req -newkey rsa:2048 -nodes -subj /CN=127.0.0.1 -keyout "$dir/key.pem" -out "$dir/request" 2>/dev/null
 openssl x509 -req -in "$dir/request" -CA "$dir/ca.pem" -CAkey "$dir/ca.key" -CAcreateserial -days 2 -extfile <(echo subjectAltName=IP:127.0.0.1) -out "$dir/cert.pem" 2>/dev/null
-read -r port tls other date_port < <(python3 -c '
-import socket
-s = [socket.socket() for _ in range(4)]
-for x in s: x.bind(("127.0.0.1", 0))
-print(*(x.getsockname()[1] for x in s))')
-cat >"$dir/nginx.conf" <<CONF
-pid $dir/nginx.pid;
-error_log $dir/error.log;
-worker_processes 2;
-events {}
-http {
+read -r port tls other date_port < <(free_ports 4)
+configure nginx <<CONF
 	log_format all '\$uri \$args \$status \$body_bytes_sent "\$http_authorization" "\$http_range"';
 	log_format closed '\$msec \$uri \$status';
 	access_log $dir/access.log all;
-	client_body_temp_path $dir/t1; proxy_temp_path $dir/t2; fastcgi_temp_path $dir/t3; uwsgi_temp_path $dir/t4; scgi_temp_path $dir/t5;
 	limit_req_zone \$server_port zone=few:1m rate=20r/s;
 	server {
 		listen 127.0.0.1:$port;
@@ -60,18 +45,8 @@ http {
 		location /away { return 302 https://127.0.0.1:$other/file; }
 	}
 	server { listen 127.0.0.1:$other ssl; ssl_certificate $dir/cert.pem; ssl_certificate_key $dir/key.pem; root $dir/www; access_log $dir/other.log all; }
-}
 CONF
-answers() { python3 -c 'import socket, sys; socket.create_connection(("127.0.0.1", int(sys.argv[1])), 1)' "$port" 2>/dev/null; }
-start_server() {
-	"$nginx" -c "$dir/nginx.conf" 2>"$dir/start.err" || { cat "$dir/start.err"; return 1; }
-	for _ in $(seq 100); do
-		answers && return
-		sleep 0.1
-	done
-	return 1
-}
-check 'a web server' start_server
+check 'a web server' start_server nginx "$port"
 export SSL_CERT_FILE=$dir/ca.pem GANNET_LOG=debug
 http=http://127.0.0.1:$port https=https://127.0.0.1:$tls
 stage() { timeout 100 "$gannet" stage --from "$@"; }
@@ -163,31 +138,25 @@ restarted() {
 	until_some "$dir/out/r" || return 1
 	kill -TERM "$(cat "$dir/nginx.pid")"
 	for _ in $(seq 100); do
-		answers || break
+		answers "$port" || break
 		sleep 0.1
 	done
-	start_server && wait "$pid" && grep -q 'again in' "$dir/err" && same r
+	start_server nginx "$port" && wait "$pid" && grep -q 'again in' "$dir/err" && same r
 }
 check 'a server that is stopped and started in the middle' restarted
 
 # A server that is closed for a while says for how long, by seconds or a date; without that the first pause is of 1 s at most.
 closed() { # HOW: the pause is what the server says, and the client keeps to it
 	local pid
-	[[ $1 != date ]] || { cat >"$dir/date.conf" <<CONF && "$nginx" -c "$dir/date.conf" 2>"$dir/start.err" || return 1
-pid $dir/date.pid;
-error_log $dir/error.log;
-events {}
-http {
+	[[ $1 != date ]] || { configure date <<CONF && start_server date "$date_port" || return 1
 	log_format all '\$msec \$uri \$status';
 	access_log $dir/closed.log all;
-	client_body_temp_path $dir/t1; proxy_temp_path $dir/t2; fastcgi_temp_path $dir/t3; uwsgi_temp_path $dir/t4; scgi_temp_path $dir/t5;
 	server {
 		listen 127.0.0.1:$date_port;
 		add_header Retry-After "$(LC_ALL=C date -u -d '+6 seconds' '+%a, %d %b %Y %T GMT')" always;
 		root $dir/www;
 		if (-f $dir/closed) { return 503; }
 	}
-}
 CONF
 	}
 	touch "$dir/closed"

@@ -4,15 +4,16 @@ set -u
 # shellcheck source=tests/cmd/tap.sh
 . "$GN_SOURCE/tests/cmd/tap.sh"
 gannet=$GN_BUILD/gannet
-"$gannet" stage --from http:// --to x 2>&1 | grep -q 'without libcurl' && { echo "1..0 # SKIP built without libcurl"; exit 0; }
-nginx=$(PATH=$PATH:/usr/sbin command -v nginx) || { echo "1..0 # SKIP no nginx: apt-get install nginx-light"; exit 0; }
 if [ "$(id -u)" -ne 0 ] || ! unshare --uts true 2>/dev/null; then
 	echo "1..0 # SKIP host names of their own need root"
 	exit 0
 fi
 dir=$(mktemp -d "${TMPDIR:-/tmp}/gannet-fetch.XXXXXX")
-trap '[ ! -s "$dir/nginx.pid" ] || kill "$(cat "$dir/nginx.pid")"; rm -rf "$dir"' EXIT
+trap 'stop_servers; rm -rf "$dir"' EXIT
 trap 'exit 1' INT TERM HUP
+# shellcheck source=tests/data/web.sh
+. "$GN_SOURCE/tests/data/web.sh"
+[ -z "$no_web" ] || { echo "1..0 # SKIP $no_web"; exit 0; }
 mkdir "$dir/www"
 chmod 755 "$dir"
 cd "$dir" || exit 1
@@ -21,19 +22,10 @@ head -c 40000000 /dev/urandom >www/file
 cp www/file was
 sum=$(sha256sum www/file | cut -c 1-64)
 openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=authority -addext subjectAltName=IP:127.0.0.1 -keyout key.pem -out cert.pem 2>/dev/null
-read -r port tls < <(python3 -c '
-import socket
-s = [socket.socket() for _ in range(2)]
-for x in s: x.bind(("127.0.0.1", 0))
-print(*(x.getsockname()[1] for x in s))')
-cat >nginx.conf <<CONF
-pid $dir/nginx.pid;
-error_log $dir/error.log;
-events {}
-http {
+read -r port tls < <(free_ports 2)
+configure nginx <<CONF
 	log_format all '\$body_bytes_sent \$uri \$status "\$http_range" \$args';
 	access_log $dir/access.log all;
-	client_body_temp_path $dir/t1; proxy_temp_path $dir/t2; fastcgi_temp_path $dir/t3; uwsgi_temp_path $dir/t4; scgi_temp_path $dir/t5;
 	server {
 		listen 127.0.0.1:$port sndbuf=65536;
 		listen 127.0.0.1:$tls ssl;
@@ -45,11 +37,8 @@ http {
 		location /crawl { alias $dir/www/file; max_ranges 0; limit_rate 8m; }
 		location /signed { alias $dir/www/file; if (\$arg_sig != "s3cret-sig") { return 403; } }
 	}
-}
 CONF
-answers() { python3 -c 'import socket, sys; socket.create_connection(("127.0.0.1", int(sys.argv[1])), 1)' "$port" 2>/dev/null; }
-start_server() { "$nginx" -c "$dir/nginx.conf" 2>start.err && until_true answers; }
-check 'a web server' start_server
+check 'a web server' start_server nginx "$port"
 export SSL_CERT_FILE=$dir/cert.pem GANNET_LOG=info
 http=http://127.0.0.1:$port https=https://127.0.0.1:$tls
 
@@ -142,7 +131,7 @@ restart() { # TO WHAT: the server is stopped and started while one node reads a 
 	kill -TERM "$(cat nginx.pid)"
 	until_true sh -c '! test -e nginx.pid'
 	$2
-	start_server
+	start_server nginx "$port"
 	wait $job
 }
 expect 0 '' 'a server without ranges that is stopped in the middle' restart again true

@@ -83,7 +83,7 @@ tests_data_test_source_LDADD = $(DATA_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
 tests_data_test_mixup_SOURCES = tests/data/test_mixup.c
 tests_data_test_mixup_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_data_test_mixup_LDADD = $(DATA_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
-EXTRA_DIST += tests/data/tree.sh tests/data/faulty_sender.c tests/data/faulty_disk.c
+EXTRA_DIST += tests/data/tree.sh tests/data/web.sh tests/data/faulty_sender.c tests/data/faulty_disk.c
 SLOW_TESTS += tests/data/fetch.t tests/data/fetch_nodes.t tests/data/stage_disks.t
 EXTRA_DIST += tests/data/nfs.t tests/data/stage_deaths.t
 

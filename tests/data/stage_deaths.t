@@ -23,17 +23,16 @@ for tree in old new; do
 done
 check 'a dataset' "$gannet" pack --out dataset --synthetic 600 --classes 10 --size 96x96 --shard-bytes 1M
 head -c 20000000 /dev/urandom >file
-nginx=$(PATH=$PATH:/usr/sbin command -v nginx) && ! "$gannet" stage --from http:// --to x 2>&1 | grep -q 'without libcurl' && {
-	port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+dir=$work
+# shellcheck source=tests/data/web.sh
+. "$GN_SOURCE/tests/data/web.sh"
+if [ -z "$no_web" ]; then
+	port=$(free_ports 1)
 	mkdir www && mv file www && ln -s www/file file && chmod 755 "$work"
-	cat >nginx.conf <<-CONF
-		pid $work/nginx.pid; error_log $work/error.log; events {}
-		http { access_log off; client_body_temp_path $work/t1; proxy_temp_path $work/t2; fastcgi_temp_path $work/t3; uwsgi_temp_path $work/t4; scgi_temp_path $work/t5;
-			server { listen 127.0.0.1:$port; root $work/www; limit_rate 20m; } }
-	CONF
-	"$nginx" -c "$work/nginx.conf" 2>nginx.err && kinds+=(web)
-	trap '[ ! -s nginx.pid ] || kill "$(cat nginx.pid)"; chmod -R u+w "$work" 2>/dev/null; rm -rf "$work"' EXIT
-}
+	configure nginx <<<"access_log off; server { listen 127.0.0.1:$port; root $work/www; limit_rate 20m; }"
+	trap 'stop_servers; chmod -R u+w "$work" 2>/dev/null; rm -rf "$work"' EXIT
+	start_server nginx "$port" && kinds+=(web)
+fi
 
 # stage KIND RANKS ARG...: each rank leaves its process in pid.RANK
 run_stage() {
