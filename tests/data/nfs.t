@@ -12,25 +12,10 @@ if ! command -v rpc.nfsd >/dev/null || ! command -v mount.nfs4 >/dev/null; then
 	echo '1..0 # SKIP no NFS server: slurm/install-packages nfs rdma'
 	exit 0
 fi
-lab=$dir/lab
-trap '"$GN_SOURCE/tests/rdma/cluster" down "$lab"; rm -rf "$dir"' EXIT
-mkdir "$lab"
 export GN_CLUSTER_SECONDS=240 GN_CLUSTER_LIFE=1100 GN_CLUSTER_MODULES='nfsd nfs nfsv4 nfsv3' GN_CLUSTER_CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/gannet/nfs-lab
-cluster() { "$GN_SOURCE/tests/rdma/cluster" "$1" "$lab" "${@:2}"; }
-cluster up 2>"$dir/up"
-case $? in
-0) ;;
-77)
-	skip 'NFS between two guests' "$(tail -n 1 "$dir/up")"
-	finish
-	exit
-	;;
-*)
-	check 'two guests come up' sh -c "cat '$dir/up'; exit 1"
-	finish
-	exit 1
-	;;
-esac
+# shellcheck source=tests/rdma/guests.sh
+. "$GN_SOURCE/tests/rdma/guests.sh"
+guests_up NFS
 server() { cluster run 1 bash -c "export PATH=\$PATH:/usr/sbin; $1"; }
 client() { cluster run 2 bash -c "export UCX_WARN_UNUSED_ENV_VARS=n PATH=\$PATH:/usr/sbin lab=$lab gannet=$gannet; $1"; }
 until_there() { # FILE

@@ -6,28 +6,12 @@ set -u
 # shellcheck source=tests/train/common.sh
 . "$GN_SOURCE/tests/train/common.sh"
 : "${dir:?}" "${gannet:?}" "${jsonl:?}"
-cluster=$dir/cluster
-trap '"$GN_SOURCE/tests/rdma/cluster" down "$cluster"; rm -rf "$dir"' EXIT
-mkdir "$cluster"
 # For a host with more to do than the guests; each command ends long before.
 export GN_CLUSTER_SECONDS=150 GN_CLUSTER_LIFE=1150
 rails=1
-cluster() { "$GN_SOURCE/tests/rdma/cluster" "$1" "$cluster" "${@:2}"; }
-
-cluster up 2>"$dir/up"
-case $? in
-0) ;;
-77)
-	skip "RDMA between two guests" "$(tail -n 1 "$dir/up")"
-	finish
-	exit
-	;;
-*)
-	check "two guests with rxe0 come up" sh -c "cat '$dir/up'; exit 1"
-	finish
-	exit 1
-	;;
-esac
+# shellcheck source=tests/rdma/guests.sh
+. "$GN_SOURCE/tests/rdma/guests.sh"
+guests_up RDMA
 
 # The guests have home directories of their own.
 (umask 077 && head -c 32 /dev/urandom >"$dir/secret")
@@ -158,16 +142,16 @@ check "allreduce by two rails over rc, right, half of the packets through each a
 # Emulated, oneDNN's code for wider registers only takes longer to be made.
 trainer() { # TRANSPORT STEPS NAME
 	echo env ONEDNN_MAX_CPU_ISA=SSE41 GANNET_LOG=warn "$gannet" train --data "$dir/train" --model lenet --lr 0.01 --batch 2 \
-		--threads 1 --loader-threads 1 --transport "$1" --steps "$2" --log-every 1 --log "$cluster/$3.jsonl"
+		--threads 1 --loader-threads 1 --transport "$1" --steps "$2" --log-every 1 --log "$lab/$3.jsonl"
 }
 train() { # TRANSPORT
 	# shellcheck disable=SC2046 # words
-	both $(trainer "$1" 20 "$1") && [[ $("$jsonl" "$cluster/$1.jsonl" step step | wc -l) == 20 ]]
+	both $(trainer "$1" 20 "$1") && [[ $("$jsonl" "$lab/$1.jsonl" step step | wc -l) == 20 ]]
 }
 check 'digits are packed' "$gannet" pack --out "$dir/train" "$GN_SOURCE/data/digits/digits-train.tar.xz"
 check "20 steps of lenet over rc, through the adapters" by_adapter train rc
 check "20 steps of lenet over tcp" train tcp
-check "losses agree within 1e-5" same_losses "$cluster/rc.jsonl" "$cluster/tcp.jsonl" 1e-5
+check "losses agree within 1e-5" same_losses "$lab/rc.jsonl" "$lab/tcp.jsonl" 1e-5
 
 # The report of ib-vs-eth.sbatch from these very measurements.
 compare() {
@@ -175,7 +159,7 @@ compare() {
 	mkdir "$dir/report"
 	for fabric in rc tcp; do
 		grep '^{' "$dir/rows.$fabric" >"$dir/report/$fabric.bench.jsonl" &&
-			cp "$cluster/$fabric.jsonl" "$dir/report/$fabric.train.jsonl" || return 1
+			cp "$lab/$fabric.jsonl" "$dir/report/$fabric.train.jsonl" || return 1
 	done
 	GANNET_OUT=$dir/report GANNET_DATA=$dir/train GANNET_START=false bash "$GN_SOURCE/slurm/jobs/ib-vs-eth.sbatch" || return 1
 	cat "$dir/report/report.md"
@@ -290,11 +274,11 @@ left_out() {
 }
 check "where it does not reach from the start it is left out, and named" left_out
 
-read -r first <"$cluster/guest1.pid"
-read -r second <"$cluster/guest2.pid"
+read -r first <"$lab/guest1.pid"
+read -r second <"$lab/guest2.pid"
 check "the cluster goes down" cluster down
 nothing_left() {
-	find "$cluster" -mindepth 1 -not -name '*.jsonl*' >"$dir/remains"
+	find "$lab" -mindepth 1 -not -name '*.jsonl*' >"$dir/remains"
 	cat "$dir/remains"
 	! kill -0 -- "-$first" && ! kill -0 -- "-$second" && [[ ! -s $dir/remains ]]
 }
