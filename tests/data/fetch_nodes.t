@@ -102,8 +102,8 @@ check 'two processes without a launcher copy one after the other' sh -c '"$1" st
 	sh "$gannet" "$http/file"
 
 # without ranges
-expect 0 'no ranges: one node reads.*"source_bytes": 40000000, "written_bytes": 160000000,|"source_bytes": 40000000, "written_bytes": 160000000,' \
-	'a server without ranges' nodes whole 4 "$http/whole"
+expect 0 '"source_bytes": 40000000, "written_bytes": 160000000,' 'a server without ranges' nodes whole 4 "$http/whole"
+check 'is read by one node, which is said' grep 'no ranges: one node reads' <<<"$tap_output"
 check 'sends the file once' sent 40000000 42000000
 check 'to all' same whole 0 1 2 3
 
@@ -138,5 +138,5 @@ expect 0 '' 'a server without ranges that is stopped in the middle' restart agai
 check 'is read again' same again 0 1
 replace() { head -c 40000000 /dev/urandom >www/new && mv www/new www/file; }
 expect 3 '' 'one that has another file then' restart other replace
-check 'is not mixed' sh -c 'grep "has changed on the server" other.out && ! ls other/n0 other/n1 2>/dev/null'
+check 'is not mixed' sh -c 'grep "has changed on the server" other.out && ! test -e other/n0 && ! test -e other/n1'
 finish
