@@ -60,8 +60,8 @@ static void print_text(const struct gn_account *a, const char *path)
 	print_part("checkpoints", a->checkpoint_s, a->wall_s, "");
 	print_part("between starts", a->between_s, a->wall_s, "");
 	print_part("from start to first step", a->starting_s, a->wall_s, "");
-	if (a->losses)
-		print_part("from losses to next steps", a->recovery_s, a->wall_s, "");
+	if (a->world_count)
+		print_part("between worlds", a->recovery_s, a->wall_s, "");
 	print_part("other", a->other_s, a->wall_s, "");
 	print_worlds(a);
 	if (a->usage_starts && a->is_usage_partial) {

@@ -227,7 +227,8 @@ static int add_recovery(struct reader *r, const json_t *line)
 				     small(line, "ranks_before", 0), number_or_0(line, "seconds"), ""};
 
 	text_of(line, "after", w.after, sizeof w.after);
-	a->losses++;
+	/* processes that have joined are no loss */
+	a->losses += w.ranks <= w.before;
 	a->recovery_s += w.seconds;
 	if (a->world_count == GN_ACCOUNT_WORLDS)
 		memmove(a->worlds, a->worlds + 1, (GN_ACCOUNT_WORLDS - 1) * sizeof w);

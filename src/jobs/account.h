@@ -16,12 +16,12 @@
 #define GN_ACCOUNT_RECENT 48
 #define GN_ACCOUNT_WORLDS 16
 
-/* What the loss of ranks cost that --elastic went on after. */
+/* A world of a run with --elastic that began after a loss, or because others have joined, and what the change cost. */
 struct gn_account_world {
-	uint64_t world, step, redone; /* the step that it began with; redone: finished steps that were lost with the ranks */
+	uint64_t world, step, redone; /* the step that it began with; redone: finished steps that were lost with ranks */
 	int ranks, before;
 	double seconds;		      /* from the last finished step to the next one */
-	char after[192];
+	char after[192];		      /* why */
 };
 
 /* "running": the last line is no end. */
@@ -40,7 +40,7 @@ struct gn_account {
 
 	/* with --elastic */
 	int losses, world_count;			/* worlds: the last ones of them */
-	double recovery_s;				/* of the wall time, too */
+	double recovery_s;				/* between worlds, of the wall time, too */
 	struct gn_account_world worlds[GN_ACCOUNT_WORLDS];
 
 	/* of the starts whose lines tell what was used, up to the last such line: of a start that was killed, some seconds are missing */

@@ -137,8 +137,8 @@ static void put_state(struct page *p, const struct gn_run_view *v, double now)
 	put_number(rate, a->images_per_s, 1);
 	put(p, "loss %s  %s images/s  starts %d  checkpoints %llu%s", loss, rate, a->starts,
 	    (unsigned long long)a->checkpoints, top1);
-	if (a->losses)
-		put(p, "world %llu of %d rank%s since step %llu  losses %d, %.2f s in all  goodput %.0f %%",
+	if (a->world_count)
+		put(p, "world %llu of %d rank%s since step %llu  losses %d, %.2f s between worlds  goodput %.0f %%",
 		    (unsigned long long)a->worlds[a->world_count - 1].world, a->ranks, gn_text_plural((uint64_t)a->ranks),
 		    (unsigned long long)a->worlds[a->world_count - 1].step, a->losses, a->recovery_s, 100 * gn_account_goodput(a));
 	put_sparkline(p, "loss", a->recent_loss, a->recent);

@@ -166,6 +166,13 @@ static void after_losses(void **state)
 	assert_s(a.training_s, 20);
 	assert_s(a.lost_s, 14);
 	assert_int_equal(a.worlds[0].redone, 14);
+	/* one that joins is no loss, and its cost is told all the same */
+	assert_int_equal(account(START("start", "10:00:00", "0") STEP("10:00:10", "10", "2.0")
+				 "{\"event\": \"recovered\", \"time\": \"2026-11-24T10:00:12Z\", \"step\": 10, \"world\": 2, \"ranks\": 5, "
+				 "\"ranks_before\": 4, \"seconds\": 2.0, \"after\": \"taken in\"}\n", &a), GN_OK);
+	assert_int_equal(a.losses, 0);
+	assert_int_equal(a.world_count, 1);
+	assert_s(a.recovery_s, 2);
 	/* more than are kept */
 	assert_int_equal(account(START("start", "10:00:00", "0") LOST("10:00:01", "1", "0", "1") LOST("10:00:02", "2", "0", "1")
 				 LOST("10:00:03", "3", "0", "1") LOST("10:00:04", "4", "0", "1") LOST("10:00:05", "5", "0", "1")

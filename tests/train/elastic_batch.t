@@ -55,10 +55,10 @@ seconds() { field keep recovered seconds | perl -ne 'exit 1 unless $_ > 0 && $_ 
 check 'in seconds' seconds
 "$gannet" summary "$scratch/keep.jsonl" >"$scratch/summary" && "$gannet" top --once "$scratch/keep.jsonl" >"$scratch/top"
 check 'summary lists the worlds' grep -qE 'world 3 from step [0-9]+: 2 ranks after 3, in [0-9.]+ s; 0 finished steps redone' "$scratch/summary"
-check 'and the time' grep -q 'from losses to next steps' "$scratch/summary"
-check 'top, too' grep -qE 'world 3 of 2 ranks since step [0-9]+  losses 2, [0-9.]+ s in all  goodput [0-9]+ %' "$scratch/top"
+check 'and the time' grep -q 'between worlds' "$scratch/summary"
+check 'top, too' grep -qE 'world 3 of 2 ranks since step [0-9]+  losses 2, [0-9.]+ s between worlds  goodput [0-9]+ %' "$scratch/top"
 check 'and a report' "$gannet" report "$scratch/keep.jsonl" --out "$scratch/report"
-check 'with the goodput' grep -qE 'Losses of ranks: 2, [0-9.]+ s in all. Goodput: [0-9.]+ %' "$scratch/report/report.html"
+check 'with the goodput' grep -qE 'Losses of ranks: 2, [0-9.]+ s between worlds. Goodput: [0-9.]+ %' "$scratch/report/report.html"
 
 check 'a rank is killed with --elastic-batch scale' kills scale 4 1 --steps 60 --elastic 2 --elastic-batch scale
 check 'a smaller global batch' test "$(field scale resume ranks global_batch)" = '3 48'

@@ -2,6 +2,7 @@
 
 #include "src/base/file.h"
 #include "src/train/metrics/metrics_svg.h"
+#include "src/train/metrics/report_internal.h"
 #include "src/train/metrics/report_page.h"
 
 #include <math.h>
@@ -49,6 +50,30 @@ static void test_resume_drops_what_was_lost(void **state)
 	assert_int_equal(curve->resumes, 1);
 	assert_int_equal(curve->bad_lines, 1);
 	assert_string_equal(curve->label, "lenet, 4 ranks, global batch 64");
+	gn_curves_free(curve, 1);
+}
+
+/* A rank is lost, and then one joins. */
+static void test_worlds(void **state)
+{
+	struct gn_curve *curve;
+	struct gn_strbuf text;
+
+	(void)state;
+	write_log("{\"event\": \"start\", \"time\": \"2026-11-24T10:00:00Z\", \"ranks\": 4}\n"
+		  "{\"event\": \"step\", \"time\": \"2026-11-24T10:00:10Z\", \"step\": 10, \"time_ms\": {\"step\": 1000}}\n"
+		  "{\"event\": \"resume\", \"step\": 14, \"world\": 2, \"ranks\": 3}\n"
+		  "{\"event\": \"recovered\", \"step\": 14, \"world\": 2, \"ranks\": 3, \"ranks_before\": 4, \"seconds\": 2, \"unlogged_seconds\": 4}\n"
+		  "{\"event\": \"resume\", \"step\": 14, \"world\": 3, \"ranks\": 4}\n"
+		  "{\"event\": \"recovered\", \"step\": 14, \"world\": 3, \"ranks\": 4, \"ranks_before\": 3, \"seconds\": 1}\n"
+		  "{\"event\": \"step\", \"time\": \"2026-11-24T10:00:25Z\", \"step\": 20, \"time_ms\": {\"step\": 1000}}\n");
+	read_one(&curve);
+	assert_int_equal(curve->world_count, 2);
+	assert_int_equal(curve->losses, 1);
+	gn_strbuf_init(&text);
+	gn_report_losses(curve, &text);
+	assert_non_null(strstr(gn_strbuf_text(&text), "Losses of ranks: 1, 3.00 s between worlds. Goodput: 80.0 %"));
+	gn_strbuf_release(&text);
 	gn_curves_free(curve, 1);
 }
 
@@ -227,6 +252,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_resume_drops_what_was_lost),
+		cmocka_unit_test(test_worlds),
 		cmocka_unit_test(test_starts_begin_runs),
 		cmocka_unit_test(test_svg_is_drawn),
 		cmocka_unit_test(test_ranks),

@@ -23,9 +23,9 @@
  *     {"event": "failed", "step", "epoch", "status", "reason"}   rank 0's error; status: gn_status_text(), which train.sbatch reads.
  *      A killed run has no such line
  *     {"event": "recovered", "step", "world", "ranks", "ranks_before", "seconds", "steps_redone", "unlogged_steps", "unlogged_seconds",
- *      "after"}   with --elastic, when the first step after a loss begins, after the world's "resume": the world's number, seconds since the
- *      last finished step before it, finished steps that are done again, and those before the loss, with their time, that no "step" counts;
- *      after: the loss
+ *      "after"}   with --elastic, when the first step of a later world begins, after its "resume": the world's number, seconds since the last
+ *      finished step before it, finished steps that are done again, and those before that, with their time, that no "step" counts; after:
+ *      the loss, or that others join
  *     {"event": "slow", "step", "rank", "host", "factor", "steps"}   a rank has computed at least --slow-factor times as long as the median
  *      for so many steps
  *

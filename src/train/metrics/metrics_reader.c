@@ -267,7 +267,8 @@ static void add_world(struct gn_curve *c, const json_t *line)
 {
 	struct gn_curve_world *w = &c->worlds[c->world_count];
 
-	c->losses++;
+	/* processes that have joined are no loss */
+	c->losses += !(number(line, "ranks") > number(line, "ranks_before"));
 	c->unlogged_s += number(line, "steps_redone") > 0 ? 0 : number(line, "unlogged_seconds");
 	if (c->world_count == GN_CURVE_WORLDS)
 		return;
@@ -307,12 +308,12 @@ static int add_line(struct gn_curve *c, const json_t *line)
 		c->resumes++;
 		go_back(c, number(line, "step"));
 	}
-	if (!strcmp(event, "start"))
+	if (!strcmp(event, "start")) {
 		c->start_time = time_of(line);
-	if (!strcmp(event, "start"))
 		snprintf(c->label, sizeof c->label, "%.40s, %.0f rank%s, global batch %.0f",
 			 json_string_value(json_object_get(line, "model")) ?: "?", number(line, "ranks"),
 			 number(line, "ranks") > 1 ? "s" : "", number(line, "global_batch"));
+	}
 	if (!strcmp(event, "start") || !strcmp(event, "resume")) {
 		c->ended[0] = 0;
 		return add_start(c, line);

@@ -61,10 +61,10 @@ struct gn_curve_staleness {
 	} lost[GN_CURVE_LOST];
 };
 
-/* A world of a run with --elastic that began after a loss. */
+/* A world of a run with --elastic that began after a loss, or because others have joined. */
 struct gn_curve_world {
 	double world, step, ranks, before, seconds, redone; /* seconds: from the last finished step to the next; redone: finished steps */
-	char after[192];				    /* the loss */
+	char after[192];				    /* why */
 };
 enum { GN_CURVE_WORLDS = 32 };
 
@@ -89,7 +89,7 @@ struct gn_curve {
 	struct gn_curve_mode modes[GN_CURVE_MODES]; /* in the order of steps; at most the first ones */
 	int mode_count;
 	double start_time;	/* of the run's "start", seconds since 1970; 0: it has none */
-	double unlogged_s;	/* time of finished steps that no point counts: before losses */
+	double unlogged_s;	/* time of finished steps that no point counts: before new worlds */
 	int losses, world_count; /* worlds: at most the first ones */
 	struct gn_curve_world worlds[GN_CURVE_WORLDS];
 	struct gn_curve_staleness staleness;

@@ -1,4 +1,4 @@
-/* Losses of ranks in a report: the worlds of a run that went on after them, what each loss cost, and the goodput. */
+/* The worlds of a run with --elastic in a report: losses of ranks, what each change of the world cost, and the goodput. */
 #include "src/train/metrics/chart.h"
 #include "src/train/metrics/report_internal.h"
 
@@ -8,16 +8,10 @@
 static double goodput(const struct gn_curve *c)
 {
 	const double wall = c->step_count ? c->steps[c->step_count - 1].time - c->start_time : 0;
-	double finished = c->unlogged_s, before = 0;
+	double finished = c->unlogged_s;
 
-	for (size_t i = 0; i < c->step_count; i++) {
-		for (int p = 0; p < GN_PARTS; p++)
-			finished += (c->steps[i].step - before) * c->steps[i].ms[p] * 1e-3;
-		before = c->steps[i].step;
-		for (int w = 0; w < c->world_count; w++)
-			if (c->worlds[w].step > before && (i + 1 == c->step_count || c->worlds[w].step < c->steps[i + 1].step))
-				before = c->worlds[w].step;
-	}
+	for (size_t i = 0; i < c->step_count; i++)
+		finished += c->steps[i].seconds;
 	/* times of lines are whole seconds */
 	return c->start_time > 0 && wall > 0 ? fmin(finished / wall, 1) : NAN;
 }
@@ -26,10 +20,10 @@ void gn_report_losses(const struct gn_curve *c, struct gn_strbuf *out)
 {
 	double seconds = 0, share = goodput(c);
 
-	if (!c->losses)
+	if (!c->world_count)
 		return;
 	gn_strbuf_puts(out, "<table><tr><th class='n'>world</th><th class='n'>from step</th><th class='n'>ranks</th><th class='n'>after</th>"
-		       "<th class='n'>s to the next step</th><th class='n'>steps redone</th><th>loss</th></tr>\n");
+		       "<th class='n'>s to the next step</th><th class='n'>steps redone</th><th>why</th></tr>\n");
 	for (int i = 0; i < c->world_count; i++) {
 		const struct gn_curve_world *w = &c->worlds[i];
 
@@ -40,7 +34,7 @@ void gn_report_losses(const struct gn_curve *c, struct gn_strbuf *out)
 		gn_strbuf_puts(out, "</td></tr>\n");
 		seconds += w->seconds;
 	}
-	gn_strbuf_printf(out, "</table>\n<p class='note'>Losses of ranks: %d, %.2f s in all.", c->losses, seconds);
+	gn_strbuf_printf(out, "</table>\n<p class='note'>Losses of ranks: %d, %.2f s between worlds.", c->losses, seconds);
 	if (isfinite(share))
 		gn_strbuf_printf(out, " Goodput: %.1f %% of the time from the start to the last line of steps was spent in finished steps.", 100 * share);
 	gn_strbuf_puts(out, "</p>\n");
