@@ -2,34 +2,11 @@
 # train --elastic under gannet launch: whichever rank is killed or stopped, the others go on, with the bits of a run that is stopped and
 # started again with as many ranks.
 set -u
-# shellcheck source=tests/transport/common.sh
-. "$GN_SOURCE/tests/transport/common.sh"
-jsonl=$GN_SOURCE/tests/cmd/jsonl
-export UCX_WARN_UNUSED_ENV_VARS=n GANNET_LOG=warn OMP_NUM_THREADS=1
+# shellcheck source=tests/train/elastic.sh
+. "$GN_SOURCE/tests/train/elastic.sh"
 
 check 'digits are packed' "$gannet" pack --out "$scratch/train" "$GN_SOURCE/data/digits/digits-train.tar.xz"
-train=(train --data "$scratch/train" --model lenet --lr 0.02 --batch 16 --threads 1 --loader-threads 1 --schedule constant --log-every 5)
-# begin NAME RANKS OPTION...: until the log has 2 lines. Each rank's code will be in NAME.RANK.code
-begin() {
-	local name=$1 ranks=$2
-	# shellcheck disable=SC2016
-	timeout -k 5 60 "$gannet" launch -n "$ranks" --keep-going -- sh -c 'run=$1; shift; "$@" &
-		echo $! >"$run.$PMIX_RANK.pid"; wait $!; code=$?; echo $code >"$run.$PMIX_RANK.code"; exit $code' sh "$scratch/$name" \
-		"$gannet" "${train[@]}" --log "$scratch/$name.jsonl" "${@:3}" 2>"$scratch/$name.err" &
-	launcher=$!
-	await_line 40 2 '"event": "step"' "$scratch/$name.jsonl"
-}
-send() { kill -"$1" "$(cat "$scratch/$2.$3.pid")"; }
-kills() { # NAME RANKS VICTIM OPTION...
-	begin "$1" "$2" "${@:4}" || return 1
-	send KILL "$1" "$3"
-	wait "$launcher"
-	true
-}
-codes() { # NAME RANKS
-	for ((r = 0; r < $2; r++)); do cat "$scratch/$1.$r.code"; done | tr '\n' ' '
-}
-field() { "$jsonl" "$scratch/$1.jsonl" "${@:2}"; }
+train+=(--log-every 5)
 same_bits() { # NAME OPTION...: as a run of 4 that ends where the rank was lost, and one of 3, with the options, that goes on there
 	local step
 	step=$(field "$1" resume step)
@@ -67,7 +44,7 @@ check 'files are those of a stop and a start' same_files
 train=("${train[@]:0:${#train[@]}-4}")
 check 'a report is drawn' "$gannet" report "$scratch/kill0.jsonl" --out "$scratch/report"
 
-begin stop 4 --steps 50 --elastic 2 --heartbeat-timeout 2 --checkpoint "$scratch/stop"
+begin stop 4 2 --steps 50 --elastic 2 --heartbeat-timeout 2 --checkpoint "$scratch/stop"
 check 'a run begins, and rank 0, which has log and checkpoints, is stopped' test $? = 0
 send STOP stop 0
 check 'the others go on to the end without it' await_line 40 1 '"event": "end"' "$scratch/stop.jsonl"
@@ -76,7 +53,7 @@ wait "$launcher"
 check 'it ends with code 4 when it wakes up' test "$(codes stop 4)" = '4 0 0 0 '
 check 'and leaves the log alone' test "$(tail -1 "$scratch/stop.jsonl" | grep -c '"event": "end"')" = 1
 
-begin twice 4 --steps 200 --elastic 2 --socket-ifname none.here # which is of no consequence on one host
+begin twice 4 2 --steps 200 --elastic 2 --socket-ifname none.here # which is of no consequence on one host
 check 'a run begins, and one rank after the other is killed' test $? = 0
 send KILL twice 3
 check 'three go on' await_line 40 1 '"event": "resume"' "$scratch/twice.jsonl"

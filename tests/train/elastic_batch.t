@@ -2,44 +2,16 @@
 # train --elastic: the global batch after a loss, and which images the steps that count have used; exactly half of the ranks; a sharded
 # optimizer; and what the log, summary, top and report say of losses.
 set -u
-# shellcheck source=tests/transport/common.sh
-. "$GN_SOURCE/tests/transport/common.sh"
-jsonl=$GN_SOURCE/tests/cmd/jsonl
-export UCX_WARN_UNUSED_ENV_VARS=n GANNET_LOG=warn OMP_NUM_THREADS=1
+# shellcheck source=tests/train/elastic.sh
+. "$GN_SOURCE/tests/train/elastic.sh"
 
 check 'images are packed' "$gannet" pack --out "$scratch/train" --synthetic 640 --classes 4 --size 28x28
-train=(train --data "$scratch/train" --model lenet --lr 0.02 --batch 16 --threads 1 --loader-threads 1 --schedule constant --log-every 5)
-# begin NAME RANKS OPTION...: until the log has 2 lines. Each rank's code will be in NAME.RANK.code
-begin() {
-	local name=$1 ranks=$2
-	# shellcheck disable=SC2016
-	timeout -k 5 60 "$gannet" launch -n "$ranks" --keep-going -- sh -c 'run=$1; shift; "$@" &
-		echo $! >"$run.$PMIX_RANK.pid"; wait $!; code=$?; echo $code >"$run.$PMIX_RANK.code"; exit $code' sh "$scratch/$name" \
-		"$gannet" "${train[@]}" --log "$scratch/$name.jsonl" --log-samples "$scratch/$name.samples" "${@:3}" 2>"$scratch/$name.err" &
-	launcher=$!
-	await_line 40 2 '"event": "step"' "$scratch/$name.jsonl"
-}
-send() { # SIGNAL NAME RANK...
-	local rank pids=()
-	for rank in "${@:3}"; do pids+=("$(cat "$scratch/$2.$rank.pid")"); done
-	kill -"$1" "${pids[@]}"
-}
-kills() { # NAME RANKS VICTIMS OPTION...
-	begin "$1" "$2" "${@:4}" || return 1
-	# shellcheck disable=SC2086 # a list
-	send KILL "$1" $3
-	wait "$launcher"
-	true
-}
-codes() { # NAME RANKS
-	for ((r = 0; r < $2; r++)); do cat "$scratch/$1.$r.code"; done | tr '\n' ' '
-}
-field() { "$jsonl" "$scratch/$1.jsonl" "${@:2}"; }
+train+=(--log-every 5)
 once() { "$GN_SOURCE/tests/train/samples_once" "$scratch/$1.jsonl" "$scratch/$1.samples" >"$scratch/$1.once"; }
 
 # whole epochs of 640 images are ten steps of 64
 every() { grep -qE "^$1 steps; images of epochs:( 640)+\$" "$scratch/$2.once"; }
-begin keep 4 --steps 60 --elastic 2
+begin keep 4 2 --steps 60 --elastic 2 --log-samples "$scratch/keep.samples"
 check 'a run of four begins, and two are killed one after the other' test $? = 0
 send KILL keep 3
 check 'three go on' await_line 40 1 '"event": "recovered"' "$scratch/keep.jsonl"
@@ -60,7 +32,7 @@ check 'top, too' grep -qE 'world 3 of 2 ranks since step [0-9]+  losses 2, [0-9.
 check 'and a report' "$gannet" report "$scratch/keep.jsonl" --out "$scratch/report"
 check 'with the goodput' grep -qE 'Losses of ranks: 2, [0-9.]+ s between worlds. Goodput: [0-9.]+ %' "$scratch/report/report.html"
 
-check 'a rank is killed with --elastic-batch scale' kills scale 4 1 --steps 60 --elastic 2 --elastic-batch scale
+check 'a rank is killed with --elastic-batch scale' kills scale 4 1 --steps 60 --elastic 2 --elastic-batch scale --log-samples "$scratch/scale.samples"
 check 'a smaller global batch' test "$(field scale resume ranks global_batch)" = '3 48'
 check 'has a smaller rate' test "$(field scale step lr | awk '{ printf "%.4f\n", $1 }' | sort -u | tr '\n' ' ')" = '0.0150 0.0200 '
 check 'and uses no image twice in an epoch' once scale
@@ -75,7 +47,8 @@ falls() {
 check 'it goes on from there in proportion, to zero at the last step' falls
 
 for victim in 0 1; do
-	check "of two ranks $victim is killed" kills "half$victim" 2 $victim --steps 80 --elastic 1 --checkpoint "$scratch/half$victim"
+	check "of two ranks $victim is killed" kills "half$victim" 2 $victim --steps 80 --elastic 1 --checkpoint "$scratch/half$victim" \
+		--log-samples "$scratch/half$victim.samples"
 	check 'the other one goes on' test "$(codes "half$victim" 2)" = "$([[ $victim = 0 ]] && echo '137 0 ' || echo '0 137 ')"
 	check 'alone, with the same global batch' test "$(field "half$victim" resume ranks global_batch)" = '1 32'
 	check 'to the last checkpoint' test -e "$scratch/half$victim/step-00000080/manifest.json"
@@ -85,7 +58,7 @@ done
 check 'half of four ranks, 0 among them, are killed at once' kills four 4 '0 2' --steps 60 --elastic 2 --checkpoint "$scratch/four"
 check 'the others go on' test "$(codes four 4)" = '137 0 137 0 '
 
-begin stop 2 --steps 60 --elastic 1 --heartbeat-timeout 2 --checkpoint "$scratch/stop" --checkpoint-every 1 --keep 2
+begin stop 2 2 --steps 60 --elastic 1 --heartbeat-timeout 2 --checkpoint "$scratch/stop" --checkpoint-every 1 --keep 2
 check 'a run of two begins, and rank 0 is stopped' test $? = 0
 send STOP stop 0
 check 'the other goes on to the end' await_line 40 1 '"event": "end"' "$scratch/stop.jsonl"
@@ -101,7 +74,8 @@ check 'the last line of the log says so, once' test "$(grep -c '"event": "failed
 check 'and the checkpoint folder is free' test ! -e "$scratch/few/owner"
 
 # what a rank had of the optimizer's state is lost with it
-check 'a rank is killed with --shard' kills shard 4 2 --steps 60 --elastic 2 --shard optimizer --checkpoint "$scratch/shard" --checkpoint-every 7 --keep 99
+check 'a rank is killed with --shard' kills shard 4 2 --steps 60 --elastic 2 --shard optimizer --checkpoint "$scratch/shard" --checkpoint-every 7 --keep 99 \
+	--log-samples "$scratch/shard.samples"
 check 'the others go on' test "$(codes shard 4)" = '0 0 137 0 '
 back() { (($(field shard resume step) % 7 == 0 && $(field shard recovered step) == $(field shard resume step))); }
 check 'from a checkpoint' back

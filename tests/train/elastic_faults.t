@@ -4,29 +4,16 @@
 # same parameters; those of a run of as many ranks at each step that was stopped and started again; and each sample was used once.
 # GN_FAULTS runs (6; 100 in tests/long), GN_SEED the first; each is repeated by its own seed. GN_WITH: more options of the runs.
 set -u
-# shellcheck source=tests/transport/common.sh
-. "$GN_SOURCE/tests/transport/common.sh"
-jsonl=$GN_SOURCE/tests/cmd/jsonl
-export UCX_WARN_UNUSED_ENV_VARS=n OMP_NUM_THREADS=1
+# shellcheck source=tests/train/elastic.sh
+. "$GN_SOURCE/tests/train/elastic.sh"
 faults=(kill kill kill stop pause pause)
 steps=150 last=90 # faults begin after a step up to the second
 
 check 'digits are packed' "$gannet" pack --out "$scratch/train" "$GN_SOURCE/data/digits/digits-train.tar.xz"
-train=(train --data "$scratch/train" --model lenet --lr 0.02 --batch 16 --threads 1 --loader-threads 1 --schedule constant)
 # shellcheck disable=SC2206
 train+=(${GN_WITH:-})
 
-# begin NAME RANKS: each rank leaves its process in NAME.RANK.pid, and its code in NAME.RANK.code
-begin() {
-	# shellcheck disable=SC2016
-	GANNET_LOG=debug timeout -k 5 90 "$gannet" launch -n "$2" --keep-going -- sh -c 'run=$1; shift; "$@" &
-		echo $! >"$run.$PMIX_RANK.pid"; wait $!; code=$?; echo $code >"$run.$PMIX_RANK.code"; exit $code' sh "$scratch/$1" \
-		"$gannet" "${train[@]}" --steps $steps --log-every 1 --elastic 1 --heartbeat-timeout 2 --checkpoint "$scratch/$1" --checkpoint-every 40 \
-		--log "$scratch/$1.jsonl" 2>"$scratch/$1.err" &
-	launcher=$!
-}
 code_of() { cat "$scratch/$1.$2.code" 2>/dev/null; }
-send() { kill -"$1" "$(cat "$scratch/$2.$3.pid")" 2>/dev/null; } # it may have ended
 seconds() { printf '%d.%03d' $(($1 / 1000)) $(($1 % 1000)); }
 # strike NAME RANK: after it was drawn when and how
 strike() {
@@ -51,25 +38,13 @@ let_go() { # NAME RANKS
 	done
 	for r in "${stopped[@]}"; do send CONT "$1" "$r"; done
 }
-# The same ranks at the same steps, stopped and started again.
-planned() { # NAME: digest
-	local ranks until
-	while read -r ranks until; do
-		timeout -k 5 60 "$gannet" launch -n "$ranks" -- "$gannet" "${train[@]}" --global-batch "$("$jsonl" "$scratch/$1.jsonl" start global_batch)" \
-			--steps "$until" --checkpoint "$scratch/$1.planned" --resume auto \
-			--log "$scratch/$1.planned.jsonl" 2>"$scratch/$1.planned.err" || { cat "$scratch/$1.planned.err"; return 1; }
-	done <"$scratch/$1.worlds"
-	"$jsonl" "$scratch/$1.planned.jsonl" end params_sha256 | tail -n 1
-}
 # The run came to its end.
 ended() { # NAME
 	local digest same
-	python3 "$GN_SOURCE/tests/train/elastic_ledger" "$scratch/$1.jsonl" >"$scratch/$1.worlds" || return 1
-	cat "$scratch/$1.worlds"
-	digest=$("$jsonl" "$scratch/$1.jsonl" end params_sha256)
+	digest=$(field "$1" end params_sha256)
 	same=$(grep -o "parameters after step $steps: [0-9a-f]*" "$scratch/$1.err" | sort -u)
 	[[ $same == "parameters after step $steps: $digest" ]] || { echo "ranks hold different parameters: $same"; return 1; }
-	[[ $(planned "$1") == "$digest" ]] || { echo 'parameters are not those of a stop and a start'; return 1; }
+	as_planned "$1" || { echo 'parameters are not those of a stop and a start'; return 1; }
 	"$gannet" info "$scratch/$1" >/dev/null
 }
 fault() { # SEED
@@ -78,8 +53,8 @@ fault() { # SEED
 	ranks=$((RANDOM % 4 + 2)) victims=$((RANDOM % 3 + 1)) after=$((RANDOM % last + 1))
 	((victims < ranks)) || victims=$((ranks - 1))
 	echo "$ranks ranks, $victims faults after step $after"
-	begin "$name" $ranks
-	await_line 60 $after '"event": "step"' "$scratch/$name.jsonl" || { cat "$scratch/$name.err"; return 1; }
+	GANNET_LOG=debug begin "$name" $ranks $after --steps $steps --log-every 1 --elastic 1 --heartbeat-timeout 2 --checkpoint "$scratch/$name" \
+		--checkpoint-every 40 || { cat "$scratch/$name.err"; return 1; }
 	for ((r = 0, rank = RANDOM; r < victims; r++, rank++)); do strike "$name" $((rank % ranks)); done
 	let_go "$name" $ranks
 	wait "$launcher"

@@ -2,40 +2,12 @@
 # train --elastic MIN:MAX, --spares and --join under gannet launch: a spare rank takes the place of a lost one, a process that comes later makes
 # the run grow; with the bits of runs of as many ranks at each step that are stopped and started again.
 set -u
-# shellcheck source=tests/transport/common.sh
-. "$GN_SOURCE/tests/transport/common.sh"
-jsonl=$GN_SOURCE/tests/cmd/jsonl
-export UCX_WARN_UNUSED_ENV_VARS=n GANNET_LOG=warn OMP_NUM_THREADS=1
+# shellcheck source=tests/train/elastic.sh
+. "$GN_SOURCE/tests/train/elastic.sh"
 
+train+=(--log-every 1)
 check 'digits are packed' "$gannet" pack --out "$scratch/train" "$GN_SOURCE/data/digits/digits-train.tar.xz"
-train=(train --data "$scratch/train" --model lenet --lr 0.02 --batch 16 --threads 1 --loader-threads 1 --schedule constant)
-# begin NAME RANKS LINES OPTION...: until the log has so many steps. Each rank's code will be in NAME.RANK.code
-begin() {
-	# shellcheck disable=SC2016
-	timeout -k 5 60 "$gannet" launch -n "$2" --keep-going -- sh -c 'run=$1; shift; "$@" &
-		echo $! >"$run.$PMIX_RANK.pid"; wait $!; code=$?; echo $code >"$run.$PMIX_RANK.code"; exit $code' sh "$scratch/$1" \
-		"$gannet" "${train[@]}" --log "$scratch/$1.jsonl" --log-every 1 "${@:4}" 2>"$scratch/$1.err" &
-	launcher=$!
-	await_line 40 "$3" '"event": "step"' "$scratch/$1.jsonl"
-}
-send() { kill -"$1" "$(cat "$scratch/$2.$3.pid")"; }
-codes() { # NAME RANKS
-	for ((r = 0; r < $2; r++)); do cat "$scratch/$1.$r.code"; done | tr '\n' ' '
-}
-field() { "$jsonl" "$scratch/$1.jsonl" "${@:2}"; }
 join() { timeout -k 5 60 "$gannet" train --options "$scratch/$1/options" --join "$scratch/$1" "${@:2}"; } # NAME OPTION...
-# The log's worlds, planned by hand.
-same_bits() { # NAME
-	local ranks until
-	python3 "$GN_SOURCE/tests/train/elastic_ledger" "$scratch/$1.jsonl" >"$scratch/$1.worlds" || return 1
-	cat "$scratch/$1.worlds"
-	while read -r ranks until; do
-		timeout -k 5 60 "$gannet" launch -n "$ranks" -- "$gannet" "${train[@]}" --global-batch "$(field "$1" start global_batch)" --steps "$until" --checkpoint "$scratch/$1.planned" --resume auto \
-			--log "$scratch/$1.planned.jsonl" || return 1
-	done <"$scratch/$1.worlds"
-	[[ $(cat <(field "$1" end params_sha256) <(field "$1" stop params_sha256)) == "$(field "$1.planned" end params_sha256 | tail -n 1)" ]]
-}
-
 spare() { # RANK CODES: a spare takes its place
 	begin "spare$1" 4 20 --steps 60 --elastic 2 --spares 1 --checkpoint "$scratch/spare$1"
 	check 'three ranks train, and one waits' test "$(field "spare$1" start ranks)" = 3
@@ -43,7 +15,7 @@ spare() { # RANK CODES: a spare takes its place
 	wait "$launcher"
 	check "rank $1 is killed, and the others end well" test "$(codes "spare$1" 4)" = "$2"
 	check 'three ranks go on' test "$(field "spare$1" resume ranks world)" = '3 2'
-	check 'with the bits of three ranks' same_bits "spare$1"
+	check 'with the bits of three ranks' as_planned "spare$1"
 }
 spare 0 '137 0 0 0 '
 [[ ! ${GN_LONG:-} ]] || spare 1 '0 137 0 0 '
@@ -75,7 +47,7 @@ wait $newcomer
 check 'it is stopped with the run' test $? = 5
 check 'three ranks go on' test "$(field grow resume ranks world | tr '\n' ' ')" = '2 3 3 4 '
 check 'like the others' test "$(codes grow 2)" = '5 5 '
-check 'with the bits of two and then three ranks' same_bits grow
+check 'with the bits of two and then three ranks' as_planned grow
 expect 3 'no run that others may join' 'the file is gone with the run' "$gannet" train --options "$scratch/options" --join "$scratch/grow"
 
 begin alone 1 20 --steps 100000 --elastic 1:2 --elastic-batch scale --checkpoint "$scratch/alone"
@@ -96,9 +68,8 @@ expect 2 '3 ranks need as many batches' 'so do more ranks than batches' \
 expect 2 'only 2 ranks train' 'MIN above the ranks is refused' "$gannet" launch -n 2 -- "$gannet" "${train[@]}" --elastic 3
 expect 2 '2 ranks train already' 'MAX below the ranks is refused' "$gannet" launch -n 2 -- "$gannet" "${train[@]}" --elastic 1:1 --checkpoint "$scratch/none"
 expect 2 'not the folder of the run' 'who joins has the folder of the run' "$gannet" "${train[@]}" --elastic 1:2 --join "$scratch" --checkpoint "$scratch/zz"
-not_repeated() { # options that need the folder are not refused: it is sought
-	mkdir "$scratch/empty" && ! "$gannet" "${train[@]}" --val "$scratch/train" --keep-best top1 --elastic 1:2 --join "$scratch/empty" 2>&1 | grep 'give --checkpoint'
-}
-check 'who joins need not repeat the folder for --keep-best' not_repeated
+mkdir "$scratch/empty"
+expect 3 'no run that others may join' 'who joins need not repeat the folder for --keep-best' \
+	"$gannet" "${train[@]}" --val "$scratch/train" --keep-best top1 --elastic 1:2 --join "$scratch/empty"
 expect 2 'leaves none of 2 ranks' 'all ranks as spares are refused' "$gannet" launch -n 2 -- "$gannet" "${train[@]}" --elastic 1 --spares 2
 finish

@@ -1,24 +1,16 @@
 #!/bin/bash
 # Parameter servers and ranks that are killed, under gannet launch: async and ssp go on without a worker, a server's loss ends the run.
 set -u
-# shellcheck source=tests/transport/common.sh
-. "$GN_SOURCE/tests/transport/common.sh"
-jsonl=$GN_SOURCE/tests/cmd/jsonl
-export UCX_WARN_UNUSED_ENV_VARS=n GANNET_LOG=warn OMP_NUM_THREADS=1
+# shellcheck source=tests/train/elastic.sh
+. "$GN_SOURCE/tests/train/elastic.sh"
+train+=(--log-every 5)
 
 check 'digits are packed' "$gannet" pack --out "$scratch/train" "$GN_SOURCE/data/digits/digits-train.tar.xz"
 step_of() { "$jsonl" "$scratch/$1.jsonl" step step | tail -1; }
-# kills NAME RANKS VICTIM SIGNAL OPTION...: sent when the log has 3 lines. Each rank's code is in NAME.RANK.code
+# kills NAME RANKS VICTIM SIGNAL OPTION...: sent when the log has 3 lines
 kills() {
-	local name=$1 ranks=$2 victim=$3 signal=$4
-	# shellcheck disable=SC2016
-	timeout -k 5 100 "$gannet" launch -n "$ranks" --keep-going -- sh -c 'run=$1; shift; "$@" &
-		echo $! >"$run.$PMIX_RANK.pid"; wait $!; code=$?; echo $code >"$run.$PMIX_RANK.code"; exit $code' sh "$scratch/$name" \
-		"$gannet" train --data "$scratch/train" --model lenet --lr 0.02 --batch 16 --threads 1 --loader-threads 1 --schedule constant \
-		--log-every 5 --log "$scratch/$name.jsonl" "${@:5}" 2>"$scratch/$name.err" &
-	local launcher=$!
-	await_line 60 3 '"event": "step"' "$scratch/$name.jsonl" || return 1
-	kill -"$signal" "$(cat "$scratch/$name.$victim.pid")"
+	begin "$1" "$2" 3 "${@:5}" || return 1
+	send "$4" "$1" "$3"
 	wait "$launcher"
 	true
 }

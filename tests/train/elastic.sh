@@ -1,0 +1,45 @@
+# shellcheck shell=bash
+# What tests of train --elastic and of lost workers share: runs under gannet launch, signals to their ranks, and what came of them. Source it.
+# shellcheck source=tests/transport/common.sh
+. "$GN_SOURCE/tests/transport/common.sh"
+jsonl=$GN_SOURCE/tests/cmd/jsonl
+export UCX_WARN_UNUSED_ENV_VARS=n GANNET_LOG=warn OMP_NUM_THREADS=1
+train=(train --data "$scratch/train" --model lenet --lr 0.02 --batch 16 --threads 1 --loader-threads 1 --schedule constant)
+
+# begin NAME RANKS LINES OPTION...: a run in the background, until NAME.jsonl has so many steps. Each rank leaves its process in NAME.RANK.pid,
+# and its code in NAME.RANK.code
+begin() {
+	# shellcheck disable=SC2016
+	timeout -k 5 90 "$gannet" launch -n "$2" --keep-going -- sh -c 'run=$1; shift; "$@" &
+		echo $! >"$run.$PMIX_RANK.pid"; wait $!; code=$?; echo $code >"$run.$PMIX_RANK.code"; exit $code' sh "$scratch/$1" \
+		"$gannet" "${train[@]}" --log "$scratch/$1.jsonl" "${@:4}" 2>"$scratch/$1.err" &
+	launcher=$!
+	await_line 60 "$3" '"event": "step"' "$scratch/$1.jsonl"
+}
+send() { # SIGNAL NAME RANK...
+	local rank pids=()
+	for rank in "${@:3}"; do pids+=("$(cat "$scratch/$2.$rank.pid")"); done
+	kill -"$1" "${pids[@]}"
+}
+kills() { # NAME RANKS VICTIMS OPTION...
+	begin "$1" "$2" 2 "${@:4}" || return 1
+	# shellcheck disable=SC2086 # a list
+	send KILL "$1" $3
+	wait "$launcher"
+	true
+}
+codes() { # NAME RANKS
+	for ((r = 0; r < $2; r++)); do cat "$scratch/$1.$r.code"; done | tr '\n' ' '
+}
+field() { "$jsonl" "$scratch/$1.jsonl" "${@:2}"; }
+# as_planned NAME: the parameters are those of a run of as many ranks at each step that is stopped and started again
+as_planned() {
+	local ranks until
+	"$GN_SOURCE/tests/train/elastic_ledger" "$scratch/$1.jsonl" >"$scratch/$1.worlds" || return 1
+	cat "$scratch/$1.worlds"
+	while read -r ranks until; do
+		timeout -k 5 60 "$gannet" launch -n "$ranks" -- "$gannet" "${train[@]}" --global-batch "$(field "$1" start global_batch)" --steps "$until" \
+			--checkpoint "$scratch/$1.planned" --resume auto --log "$scratch/$1.planned.jsonl" || return 1
+	done <"$scratch/$1.worlds"
+	[[ $(cat <(field "$1" end params_sha256) <(field "$1" stop params_sha256)) == "$(field "$1.planned" end params_sha256 | tail -n 1)" ]]
+}
