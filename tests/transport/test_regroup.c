@@ -86,19 +86,14 @@ static void run_all(int (*run)(const struct place *, struct gn_world *, struct g
 	}
 }
 
-/* Rank 3 is lost, and the others agree on a world, in which one of them is lost before it comes there: rank 0 or rank 2. */
-static int lose(const struct place *p, struct gn_world *w, struct gn_regroup *g, int second)
+/* Until a rank is lost. ends: takes part in the agreement after that, and ends when it is reached. */
+static void await_loss(struct gn_world *w, struct gn_regroup *g, int ends)
 {
-	const struct gn_world_options o = how();
-	struct gn_err err;
-	uint64_t began;
 	int decided = 0;
 
-	if (p->rank == 3)
-		return 3;
 	while (gn_world_check(w, NULL) == GN_OK)
 		gn_regroup_pause();
-	while (p->rank == second && !decided) {
+	while (ends && !decided) {
 		pthread_mutex_lock(&g->lock);
 		g->ready = 1;
 		decided = g->acceptor.current.epoch == 2;
@@ -107,6 +102,18 @@ static int lose(const struct place *p, struct gn_world *w, struct gn_regroup *g,
 	}
 	if (decided)
 		_exit(2);
+}
+
+/* Rank 3 is lost, and the others agree on a world, in which one of them is lost before it comes there: rank 0 or rank 2. */
+static int lose(const struct place *p, struct gn_world *w, struct gn_regroup *g, int second)
+{
+	const struct gn_world_options o = how();
+	struct gn_err err;
+	uint64_t began;
+
+	if (p->rank == 3)
+		return 3;
+	await_loss(w, g, p->rank == second);
 	began = gn_clock_ns();
 	if (gn_regroup_form(g, &o, LIMIT_MS, &w, &err)) {
 		fprintf(stderr, "rank %d: %s\n", p->rank, err.text);
@@ -190,29 +197,19 @@ static int lose_half(const struct place *p, struct gn_world *w, struct gn_regrou
 	const struct gn_regroup_witness witness = {keep_mine, NULL};
 	const struct gn_world_options o = how();
 	struct gn_err err;
-	int decided = 0;
+	int is_right;
 
 	if (p->rank > 1)
 		return 3;
-	while (gn_world_check(w, NULL) == GN_OK)
-		gn_regroup_pause();
-	while (p->rank && !decided) {
-		pthread_mutex_lock(&g->lock);
-		g->ready = 1;
-		decided = g->acceptor.current.epoch == 2;
-		pthread_mutex_unlock(&g->lock);
-		gn_regroup_pause();
-	}
-	if (decided)
-		_exit(2);
+	await_loss(w, g, p->rank);
 	gn_regroup_set_witness(g, &witness);
 	if (gn_regroup_form(g, &o, LIMIT_MS, &w, &err)) {
 		fprintf(stderr, "rank %d: %s\n", p->rank, err.text);
 		return 1;
 	}
-	decided = gn_world_size(w) == 1 && gn_regroup_epoch(g) == 3 && check_fence(g);
+	is_right = gn_world_size(w) == 1 && gn_regroup_epoch(g) == 3 && check_fence(g);
 	gn_world_destroy(w);
-	return decided ? 0 : 1;
+	return is_right ? 0 : 1;
 }
 
 static void test_half_of_a_new_world(void **state)

@@ -1,5 +1,6 @@
 #include "transport/bootstrap/regroup_internal.h"
 
+#include "src/base/text.h"
 #include "src/base/thread.h"
 
 #include <poll.h>
@@ -229,12 +230,16 @@ enum gn_status gn_regroup_create(const struct gn_regroup_options *options, uint6
 	return status;
 }
 
-enum gn_status gn_regroup_start(struct gn_regroup *g, struct gn_err *err)
+enum gn_status gn_regroup_start(struct gn_regroup *g, enum gn_status status, struct gn_regroup **out, struct gn_err *err)
 {
-	if (gn_thread_start(&g->thread, answer_all, g))
-		return gn_err_set(err, GN_ERR_FAILED, "cannot start a thread (see ulimit -u)");
-	g->started = 1;
-	return GN_OK;
+	if (!status && gn_thread_start(&g->thread, answer_all, g))
+		status = gn_err_set(err, GN_ERR_FAILED, "cannot start a thread (see ulimit -u)");
+	g->started = !status;
+	if (status)
+		gn_regroup_close(g);
+	else
+		*out = g;
+	return status;
 }
 
 static enum gn_status exchange_contacts(struct gn_regroup *g, struct gn_world *w, const char *ifnames, struct gn_err *err)
@@ -283,10 +288,10 @@ enum gn_status gn_regroup_open(struct gn_world *w, const struct gn_regroup_optio
 		return gn_err_set(err, GN_ERR_UNSUPPORTED, "a job of %d ranks cannot go on after a loss: %d at most", size, GN_MEMBERS_MAX);
 	if (options->spares >= size)
 		return gn_err_set(err, GN_ERR_USAGE, "--spares %d leaves none of %d rank%s to train: start more", options->spares, size,
-				  size == 1 ? "" : "s");
+				  gn_text_plural((uint64_t)size));
 	if (options->least > size - options->spares)
 		return gn_err_set(err, GN_ERR_USAGE, "--elastic %d: only %d rank%s train, so the first loss would end the run: start more, or give less",
-				  options->least, size - options->spares, size - options->spares == 1 ? "" : "s");
+				  options->least, size - options->spares, gn_text_plural((uint64_t)(size - options->spares)));
 	if (options->most && options->most < size - options->spares)
 		return gn_err_set(err, GN_ERR_USAGE, "--elastic %d:%d: %d ranks train already: give a MAX of as many or more", options->least, options->most,
 				  size - options->spares);
@@ -298,14 +303,7 @@ enum gn_status gn_regroup_open(struct gn_world *w, const struct gn_regroup_optio
 		return status;
 	g->silent_ms = gn_world_silent_after_ms(w);
 	first_epoch(g, size - options->spares);
-	status = exchange_contacts(g, w, options->ifnames, err);
-	if (!status)
-		status = gn_regroup_start(g, err);
-	if (status)
-		gn_regroup_close(g);
-	else
-		*out = g;
-	return status;
+	return gn_regroup_start(g, exchange_contacts(g, w, options->ifnames, err), out, err);
 }
 
 int gn_regroup_is_spare(const struct gn_regroup *g)
@@ -324,11 +322,6 @@ int gn_regroup_has_new(const struct gn_regroup *g)
 		if (gn_roster_rank(&g->begun, g->world.ids[m]) < 0)
 			return 1;
 	return 0;
-}
-
-int gn_regroup_first_ranks(const struct gn_regroup *g)
-{
-	return g->first_ranks;
 }
 
 uint64_t gn_regroup_epoch(const struct gn_regroup *g)

@@ -65,8 +65,6 @@ uint64_t gn_regroup_epoch(const struct gn_regroup *g);
 void gn_regroup_began(struct gn_regroup *g);
 /* Whether some were taken in since then. */
 int gn_regroup_has_new(const struct gn_regroup *g);
-/* Ranks of the first one. */
-int gn_regroup_first_ranks(const struct gn_regroup *g);
 /* Those that wait and would be taken in now; cheap. 0 until the first of them has waited for a moment, in which others may come. */
 int gn_regroup_candidates(struct gn_regroup *g);
 /* Local: the file directory/members, by which others of this user find the run; replaced if it is there. It holds a secret, and only its owner may

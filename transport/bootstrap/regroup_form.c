@@ -353,18 +353,6 @@ static enum gn_status agree(struct gn_regroup *g, const struct gn_world *w, uint
 
 /* --- the new world --- */
 
-int gn_regroup_settle(struct gn_regroup *g)
-{
-	int stands;
-
-	pthread_mutex_lock(&g->lock);
-	stands = g->acceptor.current.epoch == g->epoch && !g->acceptor.promised;
-	if (stands)
-		g->ready = 0;
-	pthread_mutex_unlock(&g->lock);
-	return stands;
-}
-
 static enum gn_status enter(struct gn_regroup *g, struct gn_roster *roster, struct gn_err *err)
 {
 	pthread_mutex_lock(&g->lock);
@@ -407,15 +395,8 @@ enum gn_status gn_regroup_form(struct gn_regroup *g, const struct gn_world_optio
 			return status;
 		status = gn_regroup_meet(g, &roster, how, world, err);
 		g->world = roster;
-		if (!status && gn_regroup_settle(g))
-			return GN_OK;
-		if (status && (status == GN_ERR_NO_MEMORY || i >= WORLDS_MAX))
+		if (!status || status == GN_ERR_NO_MEMORY || i >= WORLDS_MAX)
 			return status;
-		gn_log_warn(g->log, "another rank was lost before the new world stood: %s", status ? err->text : "it was given up");
-		/* the others, which have given it up as well, are not waited for */
-		if (!status)
-			gn_world_abort(*world, "the world was given up before it stood");
-		gn_world_destroy(*world);
-		*world = NULL;
+		gn_log_warn(g->log, "another rank was lost before the new world stood: %s", err->text);
 	}
 }

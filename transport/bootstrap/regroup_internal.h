@@ -95,16 +95,15 @@ void gn_regroup_answer(struct gn_regroup *g, const struct gn_regroup_request *q,
 /* Asks another process, or this one; blocks for some seconds at most. DEAD: its host says that nobody listens there, or it is not known.
  * Any thread. */
 enum gn_regroup_reply gn_regroup_ask(struct gn_regroup *g, uint64_t id, const struct gn_regroup_request *q, struct gn_regroup_answer *a);
-/* Makes the world of an epoch that is agreed on, which this process is a member of. It ends as soon as a member is lost or the epoch is
- * given up. */
+/* Makes the world of an epoch that is agreed on, which this process is a member of. Ends as soon as a member is lost or the epoch is
+ * given up, and *world is NULL on failure. */
 enum gn_status gn_regroup_meet(struct gn_regroup *g, const struct gn_roster *roster, const struct gn_world_options *how,
 			       struct gn_world **world, struct gn_err *err);
-/* The new world stands, unless it has been given up by others meanwhile, with the promise of this process. */
-int gn_regroup_settle(struct gn_regroup *g);
 /* For opening: an object with a secret, without contacts; the port of its listener is in self. Its thread starts later. */
 enum gn_status gn_regroup_create(const struct gn_regroup_options *options, uint64_t id, const struct gn_secret *secret,
 				 struct gn_regroup **out, struct gn_err *err);
-enum gn_status gn_regroup_start(struct gn_regroup *g, struct gn_err *err);
+/* The end of opening: starts the thread and sets *out, or closes g when status, of what came before, or this is a failure. */
+enum gn_status gn_regroup_start(struct gn_regroup *g, enum gn_status status, struct gn_regroup **out, struct gn_err *err);
 /* Under the lock. NULL: not known. Adds or replaces; -1: no memory. */
 const struct gn_regroup_contact *gn_regroup_find(const struct gn_regroup *g, uint64_t id);
 int gn_regroup_add_contact(struct gn_regroup *g, const struct gn_regroup_contact *c);

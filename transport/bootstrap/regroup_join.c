@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -287,18 +286,10 @@ static enum gn_status open_joining(const struct members_file *m, const struct gn
 	g->silent_ms = m->silent_ms;
 	gn_acceptor_init(&g->acceptor, &m->roster);
 	status = gn_net_choose(options->ifnames ? options->ifnames : getenv(GN_WORLD_IFNAMES), &g->self.addresses, err);
-	for (int i = 0; i < m->contact_count && !status; i++)
-		if (gn_regroup_add_contact(g, &contacts[i]))
+	for (int i = 0; i <= m->contact_count && !status; i++)
+		if (gn_regroup_add_contact(g, i < m->contact_count ? &contacts[i] : &g->self))
 			status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for contacts");
-	if (!status && gn_regroup_add_contact(g, &g->self))
-		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for contacts");
-	if (!status)
-		status = gn_regroup_start(g, err);
-	if (status)
-		gn_regroup_close(g);
-	else
-		*out = g;
-	return status;
+	return gn_regroup_start(g, status, out, err);
 }
 
 enum gn_status gn_regroup_join(const char *directory, const struct gn_regroup_options *options, struct gn_regroup **out, struct gn_err *err)
@@ -414,27 +405,12 @@ enum gn_status gn_regroup_await(struct gn_regroup *g, const struct gn_world_opti
 enum gn_status gn_regroup_begin(struct gn_regroup *g, const struct gn_world_options *how, int limit_ms, struct gn_world **world,
 				struct gn_err *err)
 {
-	struct gn_roster *roster = malloc(sizeof *roster);
-	enum gn_status status = roster ? GN_OK : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the first world");
-
-	if (!status)
-		*roster = g->acceptor.current;
 	gn_world_destroy(*world);
 	*world = NULL;
-	if (!status && !g->is_spare) {
-		pthread_mutex_lock(&g->lock);
-		g->ready = 1;
-		pthread_mutex_unlock(&g->lock);
-		status = gn_regroup_meet(g, roster, how, world, err);
-		if (!status && !gn_regroup_settle(g)) {
-			gn_world_abort(*world, "the world was given up before it stood");
-			gn_world_destroy(*world);
-			*world = NULL;
-			status = GN_ERR_PEER_LOST;
-		}
-		if (status)
-			status = gn_regroup_form(g, how, limit_ms, world, err);
-	}
-	free(roster);
-	return status;
+	if (g->is_spare)
+		return GN_OK;
+	pthread_mutex_lock(&g->lock);
+	g->ready = 1;
+	pthread_mutex_unlock(&g->lock);
+	return gn_regroup_meet(g, &g->world, how, world, err) ? gn_regroup_form(g, how, limit_ms, world, err) : GN_OK;
 }

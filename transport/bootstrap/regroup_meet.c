@@ -208,6 +208,19 @@ static enum gn_status make_world(struct gn_regroup *g, const struct gn_roster *r
 	return status;
 }
 
+/* The world stands, unless it has been given up by others meanwhile, with the promise of this process. */
+static int settle(struct gn_regroup *g)
+{
+	int stands;
+
+	pthread_mutex_lock(&g->lock);
+	stands = g->acceptor.current.epoch == g->epoch && !g->acceptor.promised;
+	if (stands)
+		g->ready = 0;
+	pthread_mutex_unlock(&g->lock);
+	return stands;
+}
+
 enum gn_status gn_regroup_meet(struct gn_regroup *g, const struct gn_roster *roster, const struct gn_world_options *how,
 			       struct gn_world **world, struct gn_err *err)
 {
@@ -220,5 +233,11 @@ enum gn_status gn_regroup_meet(struct gn_regroup *g, const struct gn_roster *ros
 	status = make_world(g, roster, how, world, err);
 	end_check(c);
 	free(c);
-	return status;
+	if (status || settle(g))
+		return status;
+	/* the others, which have given it up as well, are not waited for */
+	gn_world_abort(*world, "the world was given up before it stood");
+	gn_world_destroy(*world);
+	*world = NULL;
+	return gn_err_set(err, GN_ERR_PEER_LOST, "the other ranks have given up this world");
 }
