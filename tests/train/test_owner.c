@@ -51,7 +51,7 @@ static void leave_file(const char *find, const char *put, int age_s)
 	int n;
 
 	unlink(path);
-	assert_ok(gn_owner_claim(root, NULL, NULL, &o, &err));
+	assert_ok(gn_owner_claim(root, NULL, NULL, NULL, &o, &err));
 	assert_ok(gn_file_load(path, 2000, &text, NULL, &err));
 	gn_owner_release(o);
 	at = strstr(text, find);
@@ -69,7 +69,7 @@ static void leave_file(const char *find, const char *put, int age_s)
 static enum gn_status claim_at_once(struct gn_err *err)
 {
 	struct gn_owner *o;
-	enum gn_status status = gn_owner_claim(root, &stopped, NULL, &o, err);
+	enum gn_status status = gn_owner_claim(root, NULL, &stopped, NULL, &o, err);
 
 	if (!status) {
 		assert_int_equal(gn_owner_check(o, err), GN_OK);
@@ -87,7 +87,7 @@ static void test_one_at_a_time(void **state)
 
 	(void)state;
 	snprintf(me, sizeof me, "process %d on ", getpid());
-	assert_ok(gn_owner_claim(root, NULL, NULL, &first, &err));
+	assert_ok(gn_owner_claim(root, NULL, NULL, NULL, &first, &err));
 	assert_int_equal(strlen(gn_owner_nonce(first)), 16);
 	assert_int_equal(claim_at_once(&err), GN_ERR_EXISTS);
 	assert_non_null(strstr(err.text, me));
@@ -123,7 +123,7 @@ static void test_another_host(void **state)
 	assert_ok(claim_at_once(&err));
 	/* as soon as it is too old */
 	leave_file("\"host\": \"", "\"host\": \"not-", GN_OWNER_DEAD_S - 1);
-	assert_ok(gn_owner_claim(root, NULL, NULL, &o, &err));
+	assert_ok(gn_owner_claim(root, NULL, NULL, NULL, &o, &err));
 	gn_owner_release(o);
 	/* what nobody can read is somebody's, too */
 	assert_ok(gn_file_replace(path, "{", 1, &err));
@@ -184,13 +184,13 @@ static void test_one_successor(void **state)
 
 	(void)state;
 	for (int i = 0; i < 20; i++) {
-		assert_ok(gn_owner_claim(root, NULL, NULL, &owner, &err));
+		assert_ok(gn_owner_claim(root, NULL, NULL, NULL, &owner, &err));
 		memcpy(nonce, gn_owner_nonce(owner), sizeof nonce);
 		gn_owner_leave(owner);
 		assert_true(is_there());
 		ask_at_once(nonce);
 		/* the first claim after that ends it: who comes late is told so */
-		assert_ok(gn_owner_claim_after(root, nonce, NULL, NULL, &heir, &err));
+		assert_ok(gn_owner_claim(root, nonce, NULL, NULL, &heir, &err));
 		snprintf(next, sizeof next, "%s.%s.next", path, nonce);
 		assert_int_equal(access(next, F_OK), -1);
 		assert_int_equal(gn_owner_settle(root, nonce, &mine, sizeof mine, &kept, sizeof kept, &len, &err), GN_ERR_EXISTS);
@@ -206,7 +206,7 @@ static void test_one_successor(void **state)
 		gn_owner_release(heir);
 	}
 	/* one that wakes up after all that does not make itself the owner again */
-	assert_ok(gn_owner_claim_after(root, "", NULL, NULL, &owner, &err));
+	assert_ok(gn_owner_claim(root, "", NULL, NULL, &owner, &err));
 	assert_ok(gn_owner_check(owner, &err));
 	unlink(path);
 	assert_int_equal(gn_owner_check(owner, &err), GN_ERR_EXISTS);
@@ -238,7 +238,7 @@ static void test_a_heartbeat_is_seen(void **state)
 	(void)state;
 	leave_file("\"host\": \"", "\"host\": \"not-", 10);
 	assert_int_equal(pthread_create(&other, NULL, touch, NULL), 0);
-	assert_int_equal(gn_owner_claim(root, NULL, NULL, &o, &err), GN_ERR_EXISTS);
+	assert_int_equal(gn_owner_claim(root, NULL, NULL, NULL, &o, &err), GN_ERR_EXISTS);
 	atomic_store(&over, 1);
 	pthread_join(other, NULL);
 	assert_non_null(strstr(err.text, " on not-"));
@@ -271,7 +271,7 @@ static void test_requeued_job(void **state)
 static void contend(int result, int gate)
 {
 	struct gn_owner *o = NULL;
-	enum gn_status status = gn_owner_claim(root, NULL, NULL, &o, NULL);
+	enum gn_status status = gn_owner_claim(root, NULL, NULL, NULL, &o, NULL);
 	char answer = status ? 'l' : 'w', end;
 	int failed = write(result, &answer, 1) != 1 || (status && status != GN_ERR_EXISTS) || read(gate, &end, 1) != 0;
 
@@ -322,7 +322,7 @@ static void test_taken_over(void **state)
 	size_t len;
 
 	(void)state;
-	assert_ok(gn_owner_claim(root, NULL, NULL, &o, &err));
+	assert_ok(gn_owner_claim(root, NULL, NULL, NULL, &o, &err));
 	unlink(path);
 	assert_ok(gn_owner_check(o, &err));
 	assert_true(is_there());

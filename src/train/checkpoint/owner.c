@@ -172,8 +172,8 @@ static enum gn_status start_beating(struct gn_owner *o, struct gn_err *err)
 	return GN_OK;
 }
 
-enum gn_status gn_owner_claim_after(const char *directory, const char *predecessor, const volatile sig_atomic_t *stop, struct gn_log *log,
-				    struct gn_owner **out, struct gn_err *err)
+enum gn_status gn_owner_claim(const char *directory, const char *predecessor, const volatile sig_atomic_t *stop, struct gn_log *log,
+			      struct gn_owner **out, struct gn_err *err)
 {
 	struct gn_owner *o = calloc(1, sizeof *o);
 	enum gn_status status;
@@ -196,12 +196,6 @@ enum gn_status gn_owner_claim_after(const char *directory, const char *predecess
 	else
 		*out = o;
 	return status;
-}
-
-enum gn_status gn_owner_claim(const char *directory, const volatile sig_atomic_t *stop, struct gn_log *log, struct gn_owner **out,
-			      struct gn_err *err)
-{
-	return gn_owner_claim_after(directory, NULL, stop, log, out, err);
 }
 
 const char *gn_owner_nonce(const struct gn_owner *o)

@@ -26,15 +26,12 @@
 
 struct gn_owner;
 
-/* directory must exist. Blocks for at most GN_OWNER_DEAD_S. GN_ERR_EXISTS names the live owner and this run; GN_ERR_STOPPED: *stop
- * was set while waiting. */
-enum gn_status gn_owner_claim(const char *directory, const volatile sig_atomic_t *stop, struct gn_log *log,
+/* directory must exist. Blocks for at most GN_OWNER_DEAD_S. predecessor: NULL for a run that ends with any loss; else the nonce of the process
+ * that owned the folder and may live on unreachable or stopped, but is no longer part of the run, as its other processes have agreed: takes
+ * over from that one without waiting; "": there was none yet. GN_ERR_EXISTS names the live owner and this run; GN_ERR_STOPPED: *stop was set
+ * while waiting. */
+enum gn_status gn_owner_claim(const char *directory, const char *predecessor, const volatile sig_atomic_t *stop, struct gn_log *log,
 			      struct gn_owner **out, struct gn_err *err);
-/* The same for a run that has agreed with its other processes that the one which owned the folder with this nonce, and may live on
- * unreachable or stopped, is no longer part of it: takes over from that one without waiting. NULL: a run that ends with any loss. "": there
- * was none yet. */
-enum gn_status gn_owner_claim_after(const char *directory, const char *predecessor, const volatile sig_atomic_t *stop, struct gn_log *log,
-				    struct gn_owner **out, struct gn_err *err);
 /* Makes the names of temporary files unique to this run. Borrowed. */
 const char *gn_owner_nonce(const struct gn_owner *o);
 /* Whether the folder still belongs to this run. A removed owner file is created again, unless processes of the run may go on without this one,
@@ -42,7 +39,7 @@ const char *gn_owner_nonce(const struct gn_owner *o);
 enum gn_status gn_owner_check(struct gn_owner *o, struct gn_err *err);
 /* Removes the file if it still belongs to this run. NULL is fine. */
 void gn_owner_release(struct gn_owner *o);
-/* Leaves the file, without a heartbeat, to those of the run who go on without this process: gn_owner_claim_after(). NULL is fine. */
+/* Leaves the file, without a heartbeat, to those of the run who go on without this process: gn_owner_claim(). NULL is fine. */
 void gn_owner_leave(struct gn_owner *o);
 /* Removes such a file, if it still has this nonce, and what gn_owner_settle() has left; of a run that has ended. */
 void gn_owner_remove(const char *directory, const char *nonce);

@@ -102,8 +102,8 @@ enum gn_status gn_session_claim(struct gn_session *s, const volatile sig_atomic_
 		if (!status && s->options->regroup)
 			status = gn_regroup_fence(s->options->regroup, err);
 		if (!status)
-			status = gn_owner_claim_after(directory, s->options->carried ? s->options->carried->owner : NULL, stop, s->log,
-						      &s->checkpoint.owner, err);
+			status = gn_owner_claim(directory, s->options->carried ? s->options->carried->owner : NULL, stop, s->log,
+						&s->checkpoint.owner, err);
 		if (!status)
 			memcpy(s->checkpoint.nonce, gn_owner_nonce(s->checkpoint.owner), sizeof s->checkpoint.nonce);
 	}
