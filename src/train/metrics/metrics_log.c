@@ -148,50 +148,63 @@ static FILE *open_regular(const char *path)
 	return file;
 }
 
-int gn_metrics_log_has_eval(const char *path, uint64_t step)
+/* Visits the lines of a log but those of steps, which are many and are not parsed; none of standard output and of what cannot be read. */
+static void visit_events(const char *path, void (*visit)(void *context, const json_t *line), void *context)
 {
 	FILE *file = path && strcmp(path, "-") ? open_regular(path) : NULL;
 	char *text = NULL;
 	size_t room = 0;
-	int found = 0;
 
 	while (file && getline(&text, &room, file) > 0) {
-		/* skip the many step lines without parsing */
-		json_t *line = strstr(text, "\"eval\"") || strstr(text, "\"start\"") ? json_loads(text, 0, NULL) : NULL;
+		json_t *line = strncmp(text, "{\"event\": \"step\"", 16) ? json_loads(text, 0, NULL) : NULL;
 
-		if (is_event(line, "start"))
-			found = 0;
-		else if (is_event(line, "eval"))
-			found |= json_integer_value(json_object_get(line, "step")) == (json_int_t)step;
+		if (line)
+			visit(context, line);
 		json_decref(line);
 	}
 	free(text);
 	if (file)
 		fclose(file);
-	return found;
+}
+
+struct sought_eval {
+	uint64_t step;
+	int found;
+};
+
+static void note_eval(void *sought, const json_t *line)
+{
+	struct sought_eval *s = sought;
+
+	if (is_event(line, "start"))
+		s->found = 0;
+	else if (is_event(line, "eval"))
+		s->found |= json_integer_value(json_object_get(line, "step")) == (json_int_t)s->step;
+}
+
+int gn_metrics_log_has_eval(const char *path, uint64_t step)
+{
+	struct sought_eval sought = {step, 0};
+
+	visit_events(path, note_eval, &sought);
+	return sought.found;
+}
+
+static void note_world(void *world, const json_t *line)
+{
+	const json_t *number = json_object_get(line, "world");
+
+	if (is_event(line, "start") || is_event(line, "resume"))
+		*(uint64_t *)world = json_is_integer(number) ? (uint64_t)json_integer_value(number) : 1;
+	else if (is_event(line, "end") || is_event(line, "stop") || is_event(line, "failed"))
+		*(uint64_t *)world = 0;
 }
 
 uint64_t gn_metrics_log_running_world(const char *path)
 {
-	FILE *file = path && strcmp(path, "-") ? open_regular(path) : NULL;
 	uint64_t world = 0;
-	char *text = NULL;
-	size_t room = 0;
 
-	while (file && getline(&text, &room, file) > 0) {
-		/* skip the many step lines without parsing */
-		json_t *line = strncmp(text, "{\"event\": \"step\"", 16) ? json_loads(text, 0, NULL) : NULL;
-		const json_t *number = json_object_get(line, "world");
-
-		if (is_event(line, "start") || is_event(line, "resume"))
-			world = json_is_integer(number) ? (uint64_t)json_integer_value(number) : 1;
-		else if (is_event(line, "end") || is_event(line, "stop") || is_event(line, "failed"))
-			world = 0;
-		json_decref(line);
-	}
-	free(text);
-	if (file)
-		fclose(file);
+	visit_events(path, note_world, &world);
 	return world;
 }
 
@@ -219,8 +232,9 @@ static void add_score(struct scores *s, json_int_t step, double top1)
 	s->all[s->count++].top1 = top1;
 }
 
-static void note_score(struct scores *s, const json_t *line)
+static void note_score(void *scores, const json_t *line)
 {
+	struct scores *s = scores;
 	json_int_t step = json_integer_value(json_object_get(line, "step"));
 	const json_t *top1 = json_object_get(line, "top1");
 
@@ -235,26 +249,13 @@ static void note_score(struct scores *s, const json_t *line)
 
 double gn_metrics_log_best_top1(const char *path)
 {
-	FILE *file = path && strcmp(path, "-") ? open_regular(path) : NULL;
 	struct scores s = {0};
-	char *text = NULL;
-	size_t room = 0;
 	double best = -1;
 
-	while (file && getline(&text, &room, file) > 0) {
-		int counts = strstr(text, "\"eval\"") || strstr(text, "\"start\"") || strstr(text, "\"resume\"");
-		json_t *line = counts ? json_loads(text, 0, NULL) : NULL;
-
-		if (line)
-			note_score(&s, line);
-		json_decref(line);
-	}
+	visit_events(path, note_score, &s);
 	for (size_t i = 0; i < s.count; i++)
 		best = s.all[i].top1 > best ? s.all[i].top1 : best;
 	free(s.all);
-	free(text);
-	if (file)
-		fclose(file);
 	return best;
 }
 
