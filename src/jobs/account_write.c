@@ -6,6 +6,26 @@
 #include <math.h>
 #include <string.h>
 
+static void write_worlds(const struct gn_account *a, struct gn_json *j)
+{
+	gn_json_int(j, "losses", a->losses);
+	gn_json_array(j, "worlds");
+	for (int i = 0; i < a->world_count; i++) {
+		const struct gn_account_world *w = &a->worlds[i];
+
+		gn_json_object(j, NULL);
+		gn_json_uint(j, "world", w->world);
+		gn_json_uint(j, "step", w->step);
+		gn_json_int(j, "ranks", w->ranks);
+		gn_json_int(j, "ranks_before", w->before);
+		gn_json_fixed(j, "seconds", w->seconds, 3);
+		gn_json_uint(j, "steps_redone", w->redone);
+		gn_json_string(j, "after", w->after);
+		gn_json_end(j);
+	}
+	gn_json_end(j);
+}
+
 static void write_run(const struct gn_account *a, const char *path, struct gn_json *j)
 {
 	gn_json_string(j, "log", path);
@@ -28,26 +48,8 @@ static void write_run(const struct gn_account *a, const char *path, struct gn_js
 	gn_json_double(j, "top1", a->top1);
 	gn_json_uint(j, "checkpoints", a->checkpoints);
 	gn_json_uint(j, "evaluations", a->evaluations);
-}
-
-static void write_worlds(const struct gn_account *a, struct gn_json *j)
-{
-	gn_json_int(j, "losses", a->losses);
-	gn_json_array(j, "worlds");
-	for (int i = 0; i < a->world_count; i++) {
-		const struct gn_account_world *w = &a->worlds[i];
-
-		gn_json_object(j, NULL);
-		gn_json_uint(j, "world", w->world);
-		gn_json_uint(j, "step", w->step);
-		gn_json_int(j, "ranks", w->ranks);
-		gn_json_int(j, "ranks_before", w->before);
-		gn_json_fixed(j, "seconds", w->seconds, 3);
-		gn_json_uint(j, "steps_redone", w->redone);
-		gn_json_string(j, "after", w->after);
-		gn_json_end(j);
-	}
-	gn_json_end(j);
+	gn_json_double(j, "goodput", gn_account_goodput(a));
+	write_worlds(a, j);
 }
 
 void gn_account_write_summary(const struct gn_account *a, const char *path, struct gn_json *j)
@@ -64,8 +66,6 @@ void gn_account_write_summary(const struct gn_account *a, const char *path, stru
 	gn_json_fixed(j, "starting_s", a->starting_s, 3);
 	gn_json_fixed(j, "recovery_s", a->recovery_s, 3);
 	gn_json_fixed(j, "other_s", a->other_s, 3);
-	gn_json_double(j, "goodput", gn_account_goodput(a));
-	write_worlds(a, j);
 	gn_json_int(j, "usage_starts", a->usage_starts);
 	if (a->usage_starts) {
 		gn_json_bool(j, "usage_partial", a->is_usage_partial);
@@ -96,8 +96,6 @@ void gn_account_write_state(const struct gn_account *a, const char *path, double
 	gn_json_fixed(j, "silent_s", silent_s, 0);
 	gn_json_double(j, "left_s", strcmp(a->state, "running") ? NAN : gn_account_left_s(a));
 	gn_json_double(j, "lr", a->lr);
-	gn_json_double(j, "goodput", gn_account_goodput(a));
-	write_worlds(a, j);
 	gn_json_object(j, "time_ms");
 	gn_json_fixed(j, "step", a->step_ms, 3);
 	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
