@@ -279,7 +279,7 @@ static const struct gn_option options[] = {
 	 .help = "layers or blocks with which the stages but the first begin, such as layer2,layer3 (default: rank 0 measures the layers, and "
 		 "the slowest stage becomes as fast as possible)"},
 	{.name = "elastic", .kind = GN_OPTION_TEXT, .offset = FIELD(elastic), .value_name = "MIN[:MAX]",
-	 .help = "go on after losses of ranks while MIN are left, and more than half of those before: they form a new world and go on from "
+	 .help = "go on after losses of ranks while MIN are left, and more than half of those before (with --checkpoint half): they form a new world and go on from "
 		 "memory; buckets are not autotuned. For srun --no-kill "
 		 "--kill-on-bad-exit=0 and gannet launch --keep-going. MAX: others may join (--join) until they are so many. 0: end with the first "
 		 "loss (default: 0)"},
@@ -754,6 +754,7 @@ static enum gn_status train_elastic(const struct gn_train_options *given, const 
 	if (status)
 		return status;
 	o.carried = &carried;
+	o.checkpoint = o.checkpoint ? o.checkpoint : o.join;
 	waits = !*world || gn_regroup_is_spare(o.regroup);
 	if (*world && o.spares)
 		status = gn_regroup_begin(o.regroup, how, REGROUP_MS, world, err);
@@ -784,17 +785,6 @@ static int is_elastic(const struct gn_train_options *o, const struct gn_world *w
 	return least && (gn_world_size(world) > 1 || most > 1);
 }
 
-/* A process that is a rank of no job, but is to become one. */
-static enum gn_status join(const struct gn_train_options *given, const struct gn_world_options *how, const volatile sig_atomic_t *stop,
-			   struct gn_log *log, int *told, struct gn_err *err)
-{
-	struct gn_train_options o = *given;
-	struct gn_world *world = NULL;
-
-	o.checkpoint = o.checkpoint ? o.checkpoint : o.join;
-	return train_elastic(&o, how, &world, stop, log, told, err);
-}
-
 static enum gn_status train_in_job(const struct gn_train_options *o, const struct gn_world_options *how, struct gn_stop *stop, struct gn_log *log,
 				   int *told, struct gn_err *err)
 {
@@ -822,6 +812,7 @@ static int run(const void *target, const struct gn_text_list *positional)
 	struct gn_world_options how = o->world;
 	struct gn_log *log = gn_cmd_log();
 	struct gn_stop *stop = NULL;
+	struct gn_world *world = NULL; /* of a process that joins */
 	struct gn_err err;
 	enum gn_status status;
 	int told = 0;
@@ -844,7 +835,7 @@ static int run(const void *target, const struct gn_text_list *positional)
 		how.keep_going = gn_train_keeps_going(o);
 	if (!status && o->join) {
 		gn_stop_begin(stop);
-		status = join(o, &how, gn_stop_flag(stop), log, &told, &err);
+		status = train_elastic(o, &how, &world, gn_stop_flag(stop), log, &told, &err);
 	} else if (!status) {
 		status = train_in_job(o, &how, stop, log, &told, &err);
 	}
