@@ -334,10 +334,7 @@ static const char *const own_options[] = {"resume", "options", "data", "val", "s
 
 static const char *const *own_options_of(const struct gn_train_options *o)
 {
-	int least, most = 0;
-
-	gn_elastic_parse(o->elastic, &least, &most, NULL);
-	return own_options + (most == 0);
+	return own_options + (gn_elastic_most(o) == 0);
 }
 
 /* What a file of options does not repeat: where a run writes, and from where it goes on. */
@@ -779,10 +776,7 @@ static enum gn_status train_elastic(const struct gn_train_options *given, const 
 /* Whether losses of ranks are to be survived, or ranks to be won. */
 static int is_elastic(const struct gn_train_options *o, const struct gn_world *world)
 {
-	int least = 0, most = 0;
-
-	gn_elastic_parse(o->elastic, &least, &most, NULL);
-	return least && (gn_world_size(world) > 1 || most > 1);
+	return gn_elastic_least(o) && (gn_world_size(world) > 1 || gn_elastic_most(o) > 1);
 }
 
 static enum gn_status train_in_job(const struct gn_train_options *o, const struct gn_world_options *how, struct gn_stop *stop, struct gn_log *log,

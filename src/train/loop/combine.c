@@ -133,9 +133,7 @@ static int asks_elastic(const struct gn_train_options *o)
 /* Others may join. */
 static int asks_growth(const struct gn_train_options *o)
 {
-	int least, most = 0;
-
-	return !gn_elastic_parse(o->elastic, &least, &most, NULL) && most;
+	return gn_elastic_most(o) > 0;
 }
 
 static int asks_kept_batch(const struct gn_train_options *o)

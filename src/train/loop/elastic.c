@@ -24,8 +24,16 @@ enum gn_status gn_elastic_parse(const char *text, int *least, int *most, struct 
 
 int gn_elastic_least(const struct gn_train_options *o)
 {
-	int least = 0, most = 0;
+	int least = 0, most;
 
 	gn_elastic_parse(o->elastic, &least, &most, NULL);
 	return least;
+}
+
+int gn_elastic_most(const struct gn_train_options *o)
+{
+	int least, most = 0;
+
+	gn_elastic_parse(o->elastic, &least, &most, NULL);
+	return most;
 }

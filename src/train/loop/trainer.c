@@ -422,10 +422,9 @@ static int is_told(struct gn_log *log, struct gn_comm *comm, int agreed, enum gn
 /* Others find the run by it. Without it they cannot join, and the run goes on. */
 static void publish(struct gn_session *s)
 {
-	int least, most = 0;
 	struct gn_err why;
 
-	if (!gn_elastic_parse(s->options->elastic, &least, &most, NULL) && most && gn_regroup_publish(s->options->regroup, s->options->checkpoint, &why))
+	if (gn_elastic_most(s->options) && gn_regroup_publish(s->options->regroup, s->options->checkpoint, &why))
 		gn_log_warn(s->log, "nobody can join this run: %s", why.text);
 }
 
