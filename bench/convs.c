@@ -6,6 +6,7 @@
 #include "kernels/host/onednn_compat.h"
 #include "src/base/alloc.h"
 #include "src/base/clock.h"
+#include "src/base/sort.h"
 #include "src/train/model/model.h"
 
 #include <omp.h>
@@ -171,16 +172,9 @@ static void one_step(struct job *j, int step)
 		j->times[WAYS][step] += j->times[w][step];
 }
 
-static int by_value(const void *a, const void *b)
-{
-	const double *x = a, *y = b;
-
-	return (*x > *y) - (*x < *y);
-}
-
 static double median_ms(double *times, int count)
 {
-	qsort(times, (size_t)count, sizeof *times, by_value);
+	gn_sort_doubles(times, (size_t)count);
 	return 5e2 * (times[(count - 1) / 2] + times[count / 2]);
 }
 

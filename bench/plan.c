@@ -5,6 +5,7 @@
 #include "kernels/optim.h"
 #include "src/base/alloc.h"
 #include "src/base/clock.h"
+#include "src/base/sort.h"
 #include "src/train/plan/weight_layouts.h"
 #include "src/train/model/init.h"
 #include "src/train/plan/plan.h"
@@ -126,17 +127,10 @@ static enum gn_status one_step(struct job *j, int step, struct gn_err *err)
 	return s;
 }
 
-static int by_value(const void *a, const void *b)
-{
-	const double *x = a, *y = b;
-
-	return (*x > *y) - (*x < *y);
-}
-
 /* Without the first step, which touches memory for the first time. */
 static double median_ms(double *times, int count)
 {
-	qsort(times + 1, count - 1, sizeof *times, by_value);
+	gn_sort_doubles(times + 1, count - 1);
 	return 1e3 * times[1 + (count - 1) / 2];
 }
 

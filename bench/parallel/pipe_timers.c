@@ -6,6 +6,7 @@
  * reason, 2 usage. */
 #include "src/base/clock.h"
 #include "src/base/json.h"
+#include "src/base/sort.h"
 #include "src/train/parallel/pipe_forecast.h"
 #include "src/train/parallel/pipe_stage.h"
 #include "transport/coll/comm.h"
@@ -87,13 +88,6 @@ static enum gn_status step(const struct bench *b, struct gn_pipe_stage *p, struc
 	return status ? status : gn_pipe_stage_sum(p, &sum, 1, err);
 }
 
-static int ascending(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 static enum gn_status measure(const struct bench *b, const struct gn_pipe_schedule *s, double *seconds, struct gn_err *err)
 {
 	struct gn_pipe_stage *p = NULL;
@@ -115,7 +109,7 @@ static enum gn_status measure(const struct bench *b, const struct gn_pipe_schedu
 	gn_pipe_stage_destroy(p);
 	if (status)
 		return status;
-	qsort(times, STEPS, sizeof *times, ascending);
+	gn_sort_doubles(times, STEPS);
 	*seconds = times[STEPS / 2];
 	return GN_OK;
 }

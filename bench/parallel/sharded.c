@@ -8,6 +8,7 @@
 #include "src/base/alloc.h"
 #include "src/base/clock.h"
 #include "src/base/json.h"
+#include "src/base/sort.h"
 #include "src/train/loop/input.h"
 #include "src/train/loop/replica.h"
 #include "src/train/loop/step.h"
@@ -174,17 +175,10 @@ static enum gn_status run(struct bench *b, struct gn_err *err)
 	return status;
 }
 
-static int ascending(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 /* Of all rounds but the first, which warms up. */
 static double median(double *values, int rounds)
 {
-	qsort(values + 1, (size_t)rounds - 1, sizeof *values, ascending);
+	gn_sort_doubles(values + 1, (size_t)rounds - 1);
 	return values[rounds / 2];
 }
 

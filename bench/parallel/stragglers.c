@@ -6,6 +6,7 @@
 #include "src/base/clock.h"
 #include "src/base/json.h"
 #include "src/base/philox.h"
+#include "src/base/sort.h"
 #include "src/train/loop/input.h"
 #include "src/train/parallel/server_client.h"
 #include "transport/coll/agree.h"
@@ -175,16 +176,9 @@ static enum gn_status run_rounds(struct bench *b, struct gn_err *err)
 	return status;
 }
 
-static int ascending(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 static double median(double *values, int count)
 {
-	qsort(values, (size_t)count, sizeof *values, ascending);
+	gn_sort_doubles(values, (size_t)count);
 	return values[count / 2];
 }
 

@@ -22,6 +22,7 @@ libgannet_base_a_SOURCES = \
 	src/base/thread_pool.c src/base/thread_pool.h \
 	src/base/progress_bar.c src/base/progress_bar.h \
 	src/base/sha256.c src/base/sha256.h \
+	src/base/sort.h \
 	src/base/status.c src/base/status.h \
 	src/base/strbuf.c src/base/strbuf.h \
 	src/base/text.c src/base/text.h \

@@ -2,24 +2,17 @@
 
 #include "src/base/clock.h"
 #include "src/base/json.h"
+#include "src/base/sort.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 
 #define ITERS_MIN 5
 
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 void gn_timing_summarise(double *times, int64_t n, double mean_us, struct gn_timing *t)
 {
-	qsort(times, (size_t)n, sizeof *times, by_value);
+	gn_sort_doubles(times, (size_t)n);
 	t->mean_us = mean_us;
 	t->p50_us = times[n / 2];
 	t->p99_us = times[(size_t)(0.99 * (double)(n - 1) + 0.5)];

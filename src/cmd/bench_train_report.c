@@ -1,11 +1,11 @@
 #include "src/cmd/bench_train_internal.h"
 
 #include "src/base/json.h"
+#include "src/base/sort.h"
 #include "src/train/plan/plan_cost.h"
 
 #include <omp.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const char *const part_names[PARTS] = {"forward", "backward", "communication_exposed", "optimizer", "step"};
@@ -21,13 +21,6 @@ static enum gn_status gather(struct train_bench *b, struct gn_err *err)
 	b->first_ends_s = all[1];
 	b->peak_bytes = (uint64_t)all[2];
 	return status;
-}
-
-static int by_value(const void *a, const void *b)
-{
-	const double *x = a, *y = b;
-
-	return (*x > *y) - (*x < *y);
 }
 
 /* Of sorted times. */
@@ -103,7 +96,7 @@ static void print(struct train_bench *b)
 
 	memcpy(b->in_order, b->times[STEP], (size_t)n * sizeof *b->in_order);
 	for (int i = 0; i < PARTS; i++)
-		qsort(b->times[i], (size_t)n, sizeof(double), by_value);
+		gn_sort_doubles(b->times[i], (size_t)n);
 	step_s = median_of(b->times[STEP], n);
 	images_per_s = (double)b->o->batch * gn_comm_size(b->comm) / step_s;
 	add_up(b, &flops, &bytes);

@@ -3,6 +3,7 @@
 
 #include "src/base/file.h"
 #include "src/base/hostlist.h"
+#include "src/base/sort.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -130,13 +131,6 @@ void gn_preflight_write(const struct gn_preflight_host *hosts, int count, const 
 	gn_json_end(j);
 }
 
-static int ascending(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 static double median_of_key(const json_t *hosts, const char *key, double *values)
 {
 	size_t n = 0;
@@ -147,7 +141,7 @@ static double median_of_key(const json_t *hosts, const char *key, double *values
 		if (isfinite(v) && v > 0)
 			values[n++] = v;
 	}
-	qsort(values, n, sizeof *values, ascending);
+	gn_sort_doubles(values, n);
 	return n ? values[n / 2] : 0;
 }
 

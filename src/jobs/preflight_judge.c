@@ -2,6 +2,7 @@
  * scatter of the others (median absolute deviation, which outliers do not move). Facts: against what most nodes have. */
 #include "src/jobs/preflight.h"
 
+#include "src/base/sort.h"
 #include "src/base/text.h"
 
 #include <math.h>
@@ -81,13 +82,6 @@ static void blame(struct judge *j, int node, const char *what, const char *forma
 	j->problems++;
 }
 
-static int ascending(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 /* Of values above 0, sorted in place; upper: of two in the middle the higher. 0: there is none. */
 static double median_of(double *values, int count, int upper)
 {
@@ -96,7 +90,7 @@ static double median_of(double *values, int count, int upper)
 	for (int i = 0; i < count; i++)
 		if (values[i] > 0)
 			values[n++] = values[i];
-	qsort(values, (size_t)n, sizeof *values, ascending);
+	gn_sort_doubles(values, (size_t)n);
 	return n ? values[upper ? n / 2 : (n - 1) / 2] : 0;
 }
 
@@ -134,7 +128,7 @@ static void middle(struct judge *j, const struct metric *m, double *scratch, dou
 		if (v > 0)
 			scratch[n++] = fabs(v - *median);
 	}
-	qsort(scratch, (size_t)n, sizeof *scratch, ascending);
+	gn_sort_doubles(scratch, (size_t)n);
 	*scatter = n ? SCATTER * scratch[(n - 1) / 2] : 0;
 }
 
@@ -181,7 +175,7 @@ static void judge_clocks(struct judge *j, double *scratch)
 
 	for (int i = 0; i < j->count; i++)
 		scratch[i] = j->hosts[i].ahead_s;
-	qsort(scratch, (size_t)j->count, sizeof *scratch, ascending);
+	gn_sort_doubles(scratch, (size_t)j->count);
 	shift = scratch[(j->count - 1) / 2];
 	for (int i = 0; i < j->count; i++) {
 		double ahead = j->hosts[i].ahead_s - shift;

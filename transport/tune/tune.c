@@ -2,6 +2,7 @@
 
 #include "src/base/alloc.h"
 #include "src/base/clock.h"
+#include "src/base/sort.h"
 #include "transport/topology/oversubscription.h"
 
 #include <math.h>
@@ -198,13 +199,6 @@ static enum gn_status run_pairs(struct tuner *t, struct gn_err *err)
 
 /* --- results of all pairs --- */
 
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 /* The median over the pairs of one kind of the double at this offset of their reports. */
 static double median(const struct tuner *t, int is_link, size_t offset)
 {
@@ -215,7 +209,7 @@ static double median(const struct tuner *t, int is_link, size_t offset)
 		if (t->reports[i].is_link == is_link)
 			memcpy(&values[n++], (const char *)&t->reports[i] + offset, sizeof *values);
 	if (n) {
-		qsort(values, n, sizeof *values, by_value);
+		gn_sort_doubles(values, n);
 		result = n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 	}
 	free(values);

@@ -2,6 +2,7 @@
 
 #include "src/base/alloc.h"
 #include "src/base/clock.h"
+#include "src/base/sort.h"
 #include "transport/topology/oversubscription.h"
 
 #include <poll.h>
@@ -317,13 +318,6 @@ enum gn_status gn_probe_stream(struct gn_probe *p, int chunks, double idle_s, do
 	return GN_OK;
 }
 
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 static enum gn_status ping_pong(struct gn_probe *p, size_t bytes, double *out, struct gn_err *err)
 {
 	double began = gn_clock_s();
@@ -352,7 +346,7 @@ enum gn_status gn_probe_one_way(struct gn_probe *p, size_t bytes, int count, dou
 	}
 	if (status)
 		return status;
-	qsort(times, (size_t)count, sizeof *times, by_value);
+	gn_sort_doubles(times, (size_t)count);
 	*out = times[count / 2];
 	return GN_OK;
 }

@@ -1,6 +1,7 @@
 #include "transport/tune/tune.h"
 
 #include "src/base/clock.h"
+#include "src/base/sort.h"
 #include "transport/coll/comm.h"
 #include "transport/select/select.h"
 
@@ -45,13 +46,6 @@ static int by_prediction(const void *a, const void *b)
 	if (x->predicted_s < y->predicted_s || x->predicted_s > y->predicted_s)
 		return x->predicted_s < y->predicted_s ? -1 : 1;
 	return (x->algorithm > y->algorithm) - (x->algorithm < y->algorithm);
-}
-
-static int by_time(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
 }
 
 /* Adds a candidate unless there is one of the same algorithm and number of slices. */
@@ -170,7 +164,7 @@ static enum gn_status time_all(struct trial *t, struct gn_err *err)
 		for (int i = 0; i < t->count && !status; i++)
 			status = time_candidate(t, &t->list[i], &t->list[i].round_s[round], err);
 	for (int i = 0; i < t->count; i++) {
-		qsort(t->list[i].round_s, ROUNDS, sizeof *t->list[i].round_s, by_time);
+		gn_sort_doubles(t->list[i].round_s, ROUNDS);
 		medians[i] = t->list[i].round_s[ROUNDS / 2];
 	}
 	if (!status)

@@ -1,16 +1,11 @@
 /* Ranks that are much slower than the others. */
 #include "src/train/loop/session.h"
 
+#include "src/base/sort.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-static int by_value(const void *left, const void *right)
-{
-	const double a = *(const double *)left, b = *(const double *)right;
-
-	return (a > b) - (a < b);
-}
 
 /* Of a batch: workers may have different numbers of them. */
 static double batch_s(const struct gn_session *s, const struct gn_scaling_report *report, int rank)
@@ -36,7 +31,7 @@ static enum gn_status find_median(const struct gn_session *s, const struct gn_sc
 	for (int r = 0; r < report->ranks; r++)
 		if (stage_of(s, r) == stage)
 			sorted[count++] = batch_s(s, report, r);
-	qsort(sorted, count, sizeof *sorted, by_value);
+	gn_sort_doubles(sorted, count);
 	*median = sorted[(count - 1) / 2];
 	free(sorted);
 	return GN_OK;

@@ -1,5 +1,6 @@
 #include "src/train/metrics/metrics_svg.h"
 
+#include "src/base/sort.h"
 #include "src/train/metrics/chart.h"
 
 #include <math.h>
@@ -20,13 +21,6 @@ static double field_of(const struct gn_curve_step *step, size_t offset)
 	return *(const double *)(const void *)((const char *)step + offset);
 }
 
-static int by_value(const void *left, const void *right)
-{
-	double a = *(const double *)left, b = *(const double *)right;
-
-	return (a > b) - (a < b);
-}
-
 /* The 90th percentile of a run's positive values; 0 if there are none, or when out of memory. */
 static double usual(const struct gn_curve *c, size_t offset)
 {
@@ -37,7 +31,7 @@ static double usual(const struct gn_curve *c, size_t offset)
 		if (field_of(&c->steps[i], offset) > 0)
 			values[count++] = field_of(&c->steps[i], offset);
 	if (count) {
-		qsort(values, count, sizeof *values, by_value);
+		gn_sort_doubles(values, count);
 		result = values[(count - 1) * 9 / 10];
 	}
 	free(values);

@@ -1,6 +1,7 @@
 #include "src/train/metrics/report_page.h"
 
 #include "src/base/option.h"
+#include "src/base/sort.h"
 #include "src/base/text.h"
 #include "src/train/metrics/chart.h"
 #include "src/train/metrics/report_internal.h"
@@ -59,13 +60,6 @@ static void append_number(struct gn_strbuf *out, const char *format_class, doubl
 		gn_strbuf_printf(out, "<td class='%s'>%.*f%s</td>", format_class, digits, value, unit);
 }
 
-static int by_value(const void *left, const void *right)
-{
-	double a = *(const double *)left, b = *(const double *)right;
-
-	return (a > b) - (a < b);
-}
-
 /* Median of a field over the steps that have it; NaN if none has, or when out of memory. */
 static double median(const struct gn_curve *c, size_t offset)
 {
@@ -79,7 +73,7 @@ static double median(const struct gn_curve *c, size_t offset)
 			values[count++] = v;
 	}
 	if (count) {
-		qsort(values, count, sizeof *values, by_value);
+		gn_sort_doubles(values, count);
 		result = values[count / 2];
 	}
 	free(values);
