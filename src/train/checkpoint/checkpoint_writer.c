@@ -29,6 +29,7 @@ struct gn_checkpoint_writer {
 	struct gn_checkpoint_info info;
 	struct gn_checkpoint_snapshot snapshot;
 	int is_plain;			/* the snapshot is in torch's order */
+	double cpu_s;			/* of its threads so far */
 	int has_local;			/* the local stage went well on all ranks */
 	struct gn_checkpoint_paths paths, local_paths;
 	struct gn_checkpoint_file mine[GN_CHECKPOINT_RANK_FILES];
@@ -84,6 +85,15 @@ static enum gn_status commit(struct gn_checkpoint_writer *w, struct gn_err *err)
 	return status ? status : gn_checkpoint_place(&w->target, &w->paths, w->info.number, err);
 }
 
+static double thread_cpu_s(void)
+{
+	struct rusage u;
+
+	if (getrusage(RUSAGE_THREAD, &u))
+		return 0;
+	return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
+}
+
 static void *run(void *argument)
 {
 	struct gn_checkpoint_writer *w = argument;
@@ -94,6 +104,7 @@ static void *run(void *argument)
 		gn_checkpoint_snapshot_to_plain(&w->snapshot, w->layouts);
 	w->is_plain = 1;
 	w->status = w->stage == LOCAL ? write_local(w, &w->err) : w->stage == SHARED ? write_shared(w, &w->err) : commit(w, &w->err);
+	w->cpu_s += thread_cpu_s();
 	atomic_store(&w->is_done, 1);
 	return NULL;
 }
@@ -206,6 +217,7 @@ void gn_checkpoint_writer_begin(struct gn_checkpoint_writer *w, const struct gn_
 
 	w->info = *info;
 	w->is_plain = w->has_local = 0;
+	w->cpu_s = 0;
 	status = take(w, arrays, &w->err);
 	if (!status) {
 		start(w, first);
@@ -225,6 +237,11 @@ int gn_checkpoint_writer_is_open(const struct gn_checkpoint_writer *w)
 int gn_checkpoint_writer_is_busy(const struct gn_checkpoint_writer *w)
 {
 	return w && w->stage != NONE && !atomic_load(&w->is_done);
+}
+
+double gn_checkpoint_writer_cpu_s(const struct gn_checkpoint_writer *w)
+{
+	return w->cpu_s;
 }
 
 /* After a stage in which all ranks have written. The ranks do not agree on a failure of this: the run cannot go on. */

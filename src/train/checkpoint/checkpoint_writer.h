@@ -41,6 +41,8 @@ void gn_checkpoint_writer_begin(struct gn_checkpoint_writer *w, const struct gn_
 /* Local, at once. Whether a checkpoint is between begin and the end; and whether this rank's thread works on it. */
 int gn_checkpoint_writer_is_open(const struct gn_checkpoint_writer *w);
 int gn_checkpoint_writer_is_busy(const struct gn_checkpoint_writer *w);
+/* Local, when the last one has ended. Processor seconds, of user and system, that this rank's threads took for it. */
+double gn_checkpoint_writer_cpu_s(const struct gn_checkpoint_writer *w);
 /* Collective, while one is open; waits for the threads of the present stage. Starts the next stage, or, after the last one or a failure,
  * ends. err is required. All ranks agree on a failure: GN_ERR_IO, GN_ERR_NO_SPACE, GN_ERR_NOT_FOUND, GN_ERR_NO_MEMORY; GN_ERR_EXISTS: another run has
  * taken over the folder. */

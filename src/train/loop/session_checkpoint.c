@@ -253,6 +253,7 @@ static enum gn_status note_saved(struct gn_session *s, struct gn_err *err)
 		gn_json_string(j, "path", s->options->checkpoint);
 		gn_json_fixed(j, "seconds", seconds, 4);
 		gn_json_fixed(j, "blocked_seconds", c->blocked_s, 4);
+		gn_json_fixed(j, "cpu_seconds", gn_checkpoint_writer_cpu_s(c->writer), 4);
 	}
 	return gn_session_alone(s, gn_metrics_log_end(s->metrics.log, err));
 }

@@ -14,8 +14,9 @@
  *      the result of autotuning; exact: all bucket sizes give the same bits
  *     {"event": "eval", "step", "epoch", "images", "top1", "top5", "loss", "nonfinite", "seconds", "ema": {"top1", "top5",
  *      "loss", "nonfinite"}}   nonfinite: images with non-finite logits, which count as wrong; ema: of the moving average, with --ema
- *     {"event": "checkpoint", "step", "path", "seconds", "blocked_seconds"}   when it is there, which may be steps after its own;
- *      seconds: from the copy of the state on; blocked_seconds: of these, those in which training waited (absent until 0.2.0: all)
+ *     {"event": "checkpoint", "step", "path", "seconds", "blocked_seconds", "cpu_seconds"}   when it is there, which may be steps after its own;
+ *      seconds: from the copy of the state on; blocked_seconds: of these, those in which training waited (absent until 0.2.0: all);
+ *      cpu_seconds: processor time of the threads of this rank that wrote it (absent until 0.2.0)
  *     {"event": "stop" | "end", "step", "epoch", "params_sha256", "usage": {"ranks", "cpu_s", "age_s", "processors", "max_rss_bytes",
  *      "max_rss_rank"}}   usage: of all ranks since their processes started, as usage.h says.
  *      "halving", in "end": the run was stopped before its last step, because other trials of its sweep are better
