@@ -6,6 +6,7 @@ libgannet_transport_a_SOURCES += \
 	transport/auth/auth_listener.c transport/auth/auth_listener.h \
 	transport/auth/handshake.c transport/auth/handshake.h \
 	transport/auth/net.c transport/auth/net.h \
+	transport/auth/sealed_message.c transport/auth/sealed_message.h \
 	transport/auth/secret.c transport/auth/secret.h
 
 libgannet_transport_a_SOURCES += \
@@ -150,7 +151,8 @@ libgannet_transport_a_SOURCES += \
 	transport/ucx/ucx_am.h \
 	transport/ucx/ucx_message.c \
 	transport/ucx/ucx_rail.c \
-	transport/ucx/ucx_reach.c
+	transport/ucx/ucx_reach.c \
+	transport/ucx/ucx_stripe.c
 TRANSPORT_LIBS = libgannet_transport.a $(BASE_LIBS) $(UCX_LIBS) $(PMIX_LIBS) $(HWLOC_LIBS) $(JANSSON_LIBS) -lm
 
 # what needs CUDA and NCCL; NCCL itself is loaded when it is wanted

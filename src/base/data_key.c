@@ -10,6 +10,7 @@
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -131,49 +132,88 @@ uint64_t gn_data_get(const unsigned char *at, size_t bytes)
 	return value;
 }
 
-static EVP_CIPHER_CTX *begin(const struct gn_data_key *key, const uint8_t *nonce, const void *bound, size_t bound_bytes, size_t len_bytes,
-			     int encrypting, struct gn_err *err)
+struct gn_aead {
+	EVP_CIPHER_CTX *context;
+};
+
+enum gn_status gn_aead_create(const struct gn_data_key *key, int encrypts, struct gn_aead **out, struct gn_err *err)
 {
-	EVP_CIPHER_CTX *c = len_bytes <= INT_MAX && bound_bytes <= INT_MAX ? EVP_CIPHER_CTX_new() : NULL;
+	struct gn_aead *a = malloc(sizeof *a);
+
+	if (a)
+		a->context = EVP_CIPHER_CTX_new();
+	if (a && a->context && EVP_CipherInit_ex(a->context, EVP_aes_256_gcm(), NULL, key->bytes, NULL, encrypts) == 1) {
+		*out = a;
+		return GN_OK;
+	}
+	gn_aead_destroy(a);
+	return gn_err_set(err, GN_ERR_FAILED, "libcrypto has no AES-256-GCM, or no memory for it");
+}
+
+void gn_aead_destroy(struct gn_aead *a)
+{
+	if (a)
+		EVP_CIPHER_CTX_free(a->context);
+	free(a);
+}
+
+static int begin(EVP_CIPHER_CTX *c, const uint8_t *nonce, const void *bound, size_t bound_bytes, size_t len_bytes)
+{
 	int n;
 
-	if (c && EVP_CipherInit_ex(c, EVP_aes_256_gcm(), NULL, key->bytes, nonce, encrypting) == 1 &&
-	    EVP_CipherUpdate(c, NULL, &n, bound, (int)bound_bytes) == 1)
-		return c;
-	EVP_CIPHER_CTX_free(c);
-	gn_err_set(err, GN_ERR_FAILED, "libcrypto has no AES-256-GCM, or no memory for it");
-	return NULL;
+	return len_bytes <= INT_MAX && bound_bytes <= INT_MAX && EVP_CipherInit_ex(c, NULL, NULL, NULL, nonce, -1) == 1 &&
+	       EVP_CipherUpdate(c, NULL, &n, bound, (int)bound_bytes) == 1;
+}
+
+enum gn_status gn_aead_seal(struct gn_aead *a, const uint8_t nonce[GN_AEAD_NONCE_BYTES], const void *bound, size_t bound_bytes,
+			    const void *from, size_t len_bytes, void *to, uint8_t tag[GN_AEAD_TAG_BYTES], struct gn_err *err)
+{
+	EVP_CIPHER_CTX *c = a->context;
+	unsigned char end[GN_AEAD_TAG_BYTES];
+	int n;
+
+	if (begin(c, nonce, bound, bound_bytes, len_bytes) && EVP_CipherUpdate(c, to, &n, from, (int)len_bytes) == 1 &&
+	    EVP_CipherFinal_ex(c, end, &n) == 1 && EVP_CIPHER_CTX_ctrl(c, EVP_CTRL_GCM_GET_TAG, GN_AEAD_TAG_BYTES, tag) == 1)
+		return GN_OK;
+	return gn_err_set(err, GN_ERR_FAILED, "libcrypto could not encrypt %zu bytes", len_bytes);
+}
+
+enum gn_status gn_aead_open(struct gn_aead *a, const uint8_t nonce[GN_AEAD_NONCE_BYTES], const void *bound, size_t bound_bytes,
+			    const void *from, size_t len_bytes, const uint8_t tag[GN_AEAD_TAG_BYTES], void *to, struct gn_err *err)
+{
+	EVP_CIPHER_CTX *c = a->context;
+	unsigned char expected[GN_AEAD_TAG_BYTES], end[GN_AEAD_TAG_BYTES];
+	int n;
+
+	memcpy(expected, tag, sizeof expected);
+	if (begin(c, nonce, bound, bound_bytes, len_bytes) &&
+	    EVP_CIPHER_CTX_ctrl(c, EVP_CTRL_GCM_SET_TAG, GN_AEAD_TAG_BYTES, expected) == 1 &&
+	    EVP_CipherUpdate(c, to, &n, from, (int)len_bytes) == 1 && EVP_CipherFinal_ex(c, end, &n) == 1)
+		return GN_OK;
+	memset(to, 0, len_bytes);
+	return gn_err_set(err, GN_ERR_DATA, "fails its authentication: it was changed, moved or encrypted with another key");
 }
 
 enum gn_status gn_aead_encrypt(const struct gn_data_key *key, const uint8_t nonce[GN_AEAD_NONCE_BYTES], const void *bound,
 			       size_t bound_bytes, void *data, size_t len_bytes, struct gn_err *err)
 {
-	EVP_CIPHER_CTX *c = begin(key, nonce, bound, bound_bytes, len_bytes, 1, err);
-	unsigned char *at = data;
-	int n, rest, done;
+	struct gn_aead *a = NULL;
+	enum gn_status status = gn_aead_create(key, 1, &a, err);
 
-	if (!c)
-		return GN_ERR_FAILED;
-	done = EVP_CipherUpdate(c, at, &n, at, (int)len_bytes) == 1 && EVP_CipherFinal_ex(c, at + len_bytes, &rest) == 1 &&
-	       EVP_CIPHER_CTX_ctrl(c, EVP_CTRL_GCM_GET_TAG, GN_AEAD_TAG_BYTES, at + len_bytes) == 1;
-	EVP_CIPHER_CTX_free(c);
-	return done ? GN_OK : gn_err_set(err, GN_ERR_FAILED, "libcrypto could not encrypt %zu bytes", len_bytes);
+	if (!status)
+		status = gn_aead_seal(a, nonce, bound, bound_bytes, data, len_bytes, data, (uint8_t *)data + len_bytes, err);
+	gn_aead_destroy(a);
+	return status;
 }
 
 enum gn_status gn_aead_decrypt(const struct gn_data_key *key, const uint8_t nonce[GN_AEAD_NONCE_BYTES], const void *bound,
 			       size_t bound_bytes, void *data, size_t len_bytes, struct gn_err *err)
 {
-	EVP_CIPHER_CTX *c = begin(key, nonce, bound, bound_bytes, len_bytes, 0, err);
-	unsigned char *at = data, end[GN_AEAD_TAG_BYTES];
-	int n, rest, done;
+	struct gn_aead *a = NULL;
+	enum gn_status status = gn_aead_create(key, 0, &a, err);
 
-	if (!c)
-		return GN_ERR_FAILED;
-	done = EVP_CIPHER_CTX_ctrl(c, EVP_CTRL_GCM_SET_TAG, GN_AEAD_TAG_BYTES, at + len_bytes) == 1 &&
-	       EVP_CipherUpdate(c, at, &n, at, (int)len_bytes) == 1 && EVP_CipherFinal_ex(c, end, &rest) == 1;
-	EVP_CIPHER_CTX_free(c);
-	if (done)
-		return GN_OK;
-	memset(data, 0, len_bytes);
-	return gn_err_set(err, GN_ERR_DATA, "fails its authentication: it was changed, moved or encrypted with another key");
+	if (!status)
+		status = gn_aead_open(a, nonce, bound, bound_bytes, data, len_bytes, (const uint8_t *)data + len_bytes, data, err);
+	gn_aead_destroy(a);
+	return status;
 }

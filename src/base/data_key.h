@@ -54,4 +54,15 @@ enum gn_status gn_aead_encrypt(const struct gn_data_key *key, const uint8_t nonc
 enum gn_status gn_aead_decrypt(const struct gn_data_key *key, const uint8_t nonce[GN_AEAD_NONCE_BYTES], const void *bound,
 			       size_t bound_bytes, void *data, size_t len_bytes, struct gn_err *err);
 
+/* The same for many texts under one key, which is prepared once: encrypts or decrypts. One thread at a time. from and to may be the same,
+ * else they may not overlap. */
+struct gn_aead;
+enum gn_status gn_aead_create(const struct gn_data_key *key, int encrypts, struct gn_aead **out, struct gn_err *err);
+/* NULL is fine. */
+void gn_aead_destroy(struct gn_aead *a);
+enum gn_status gn_aead_seal(struct gn_aead *a, const uint8_t nonce[GN_AEAD_NONCE_BYTES], const void *bound, size_t bound_bytes,
+			    const void *from, size_t len_bytes, void *to, uint8_t tag[GN_AEAD_TAG_BYTES], struct gn_err *err);
+enum gn_status gn_aead_open(struct gn_aead *a, const uint8_t nonce[GN_AEAD_NONCE_BYTES], const void *bound, size_t bound_bytes,
+			    const void *from, size_t len_bytes, const uint8_t tag[GN_AEAD_TAG_BYTES], void *to, struct gn_err *err);
+
 #endif

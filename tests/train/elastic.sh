@@ -8,11 +8,12 @@ train=(train --data "$scratch/train" --model lenet --lr 0.02 --batch 16 --thread
 
 # begin NAME RANKS LINES OPTION...: a run in the background, until NAME.jsonl has so many steps. Each rank leaves its process in NAME.RANK.pid,
 # and its code in NAME.RANK.code
+on_node=() # what puts a rank on a node of its own
 begin() {
 	# shellcheck disable=SC2016
 	timeout -k 5 90 "$gannet" launch -n "$2" --keep-going -- sh -c 'run=$1; shift; "$@" &
 		echo $! >"$run.$PMIX_RANK.pid"; wait $!; code=$?; echo $code >"$run.$PMIX_RANK.code"; exit $code' sh "$scratch/$1" \
-		"$gannet" "${train[@]}" --log "$scratch/$1.jsonl" "${@:4}" 2>"$scratch/$1.err" &
+		"${on_node[@]}" "$gannet" "${train[@]}" --log "$scratch/$1.jsonl" "${@:4}" 2>"$scratch/$1.err" &
 	launcher=$!
 	await_line 60 "$3" '"event": "step"' "$scratch/$1.jsonl"
 }
@@ -38,7 +39,7 @@ as_planned() {
 	"$GN_SOURCE/tests/train/elastic_ledger" "$scratch/$1.jsonl" >"$scratch/$1.worlds" || return 1
 	cat "$scratch/$1.worlds"
 	while read -r ranks until; do
-		timeout -k 5 60 "$gannet" launch -n "$ranks" -- "$gannet" "${train[@]}" --global-batch "$(field "$1" start global_batch)" --steps "$until" \
+		timeout -k 5 60 "$gannet" launch -n "$ranks" -- "${on_node[@]}" "$gannet" "${train[@]}" --global-batch "$(field "$1" start global_batch)" --steps "$until" \
 			--checkpoint "$scratch/$1.planned" --resume auto --log "$scratch/$1.planned.jsonl" || return 1
 	done <"$scratch/$1.worlds"
 	[[ $(cat <(field "$1" end params_sha256) <(field "$1" stop params_sha256)) == "$(field "$1.planned" end params_sha256 | tail -n 1)" ]]

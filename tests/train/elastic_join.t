@@ -7,7 +7,7 @@ set -u
 
 train+=(--log-every 1)
 check 'digits are packed' "$gannet" pack --out "$scratch/train" "$GN_SOURCE/data/digits/digits-train.tar.xz"
-join() { timeout -k 5 60 "$gannet" train --options "$scratch/$1/options" --join "$scratch/$1" "${@:2}"; } # NAME OPTION...
+join() { timeout -k 5 60 "${on_node[@]}" "$gannet" train --options "$scratch/$1/options" --join "$scratch/$1" "${@:2}"; } # NAME OPTION...
 spare() { # RANK CODES: a spare takes its place
 	begin "spare$1" 4 20 --steps 60 --elastic 2 --spares 1 --checkpoint "$scratch/spare$1"
 	check 'three ranks train, and one waits' test "$(field "spare$1" start ranks)" = 3
@@ -59,6 +59,26 @@ send TERM alone 0
 wait "$launcher"
 wait $newcomer
 check 'and both are stopped' test "$? $(codes alone 1)" = '5 5 '
+
+if ((UID == 0)) && unshare --uts true 2>/dev/null; then
+	# shellcheck disable=SC2016
+	on_node=(unshare --uts sh -c 'hostname "node${PMIX_RANK:-new}" && exec "$@"' sh)
+	begin sealed 3 20 --steps 100000 --elastic 2:3 --global-batch 96 --checkpoint "$scratch/sealed" --encrypt-network
+	send KILL sealed 2
+	check 'over encrypted links two ranks go on' await_line 40 1 '"event": "resume"' "$scratch/sealed.jsonl"
+	join sealed 2>"$scratch/join.err" &
+	newcomer=$!
+	check 'and a process joins them' await_line 40 2 '"event": "resume"' "$scratch/sealed.jsonl"
+	check 'three train on' await_line 40 $((5 + $(grep -c '"event": "step"' "$scratch/sealed.jsonl"))) '"event": "step"' "$scratch/sealed.jsonl"
+	send TERM sealed 0
+	wait "$launcher"
+	wait $newcomer
+	check 'all are stopped' test "$? $(codes sealed 3)" = '5 5 5 137 '
+	check 'with the bits of plain links' as_planned sealed
+	on_node=()
+else
+	skip 'over encrypted links two ranks go on, and a process joins them' 'namespaces need root'
+fi
 
 expect 2 'at most 2 ranks are fewer than at least 3' 'MAX below MIN is refused' "$gannet" "${train[@]}" --elastic 3:2
 expect 2 'give --checkpoint' 'MAX needs a folder' "$gannet" "${train[@]}" --elastic 1:2

@@ -16,6 +16,7 @@ TRANSPORT_TESTS = \
 	tests/transport/test_recorder \
 	tests/transport/test_regroup \
 	tests/transport/test_schedule \
+	tests/transport/test_sealed_message \
 	tests/transport/test_segment \
 	tests/transport/test_sim tests/transport/test_sim_pipe \
 	tests/transport/test_tuning_table \
@@ -60,6 +61,8 @@ tests_transport_test_recorder_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_recorder_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_schedule_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_schedule_LDADD = $(TRANSPORT_TEST_LIBS)
+tests_transport_test_sealed_message_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_transport_test_sealed_message_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_segment_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_segment_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_sim_pipe_CPPFLAGS = $(TEST_CPPFLAGS)

@@ -28,9 +28,10 @@
  * messages. Keep the nodes of a cluster behind a firewall. Shared memory, the only transport when all ranks are on one node
  * (transport/coll/comm.c), and verbs have no such port. See src/man/security.md.
  *
- * With gn_world_encrypts() messages between nodes, and all active messages, are encrypted and authenticated by AES-256-GCM (ucx_cipher.c):
- * each goes through a buffer that is as long as it is, 24 bytes are added, and none is in GPU memory. What does not authenticate, or was
- * received before, is GN_ERR_DATA, and gn_ucx_check() names the rank that it claims to come from.
+ * With gn_world_encrypts() messages between nodes, and all active messages, are encrypted and authenticated by AES-256-GCM (ucx_cipher.c),
+ * and none is in GPU memory. Messages are encrypted in fragments while they are sent and decrypted in place while they arrive: a buffer that
+ * is received into holds anything until its message is complete. Active messages go through a buffer that is as long as they are. What does
+ * not authenticate, or was received before, is GN_ERR_DATA, and gn_ucx_check() names the rank that it claims to come from.
  *
  * Lifecycle: create (collective), connect, send and receive, destroy. After a failure: abandon, then destroy.
  * Thread safety: one thread at a time.

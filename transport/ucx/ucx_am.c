@@ -78,7 +78,7 @@ static void received(void *request, ucs_status_t rc, size_t len_bytes, void *arg
 	struct gn_ucx_request *r = argument;
 
 	ucp_request_free(request);
-	complete(r, rc == UCS_OK && len_bytes != r->len_bytes ? UCS_ERR_MESSAGE_TRUNCATED : rc);
+	complete(r, rc == UCS_OK && len_bytes != r->len_bytes + (r->sealed ? GN_AEAD_TAG_BYTES : 0) ? UCS_ERR_MESSAGE_TRUNCATED : rc);
 }
 
 enum gn_status gn_ucx_am_send(struct gn_ucx *f, int rank, const void *header, size_t header_bytes, const void *data, size_t len_bytes,
@@ -93,12 +93,12 @@ enum gn_status gn_ucx_am_send(struct gn_ucx *f, int rank, const void *header, si
 	enum gn_status status;
 
 	*(e->same_node ? &f->traffic.same_node_bytes : &f->traffic.other_node_bytes) += header_bytes + len_bytes;
+	r->len_bytes = len_bytes;
 	if (!e->ep)
 		return gn_err_set(err, GN_ERR_PEER_LOST, "rank %d on %s is lost", rank, gn_world_host_of(f->world, rank));
 	status = f->cipher ? gn_ucx_seal_am(f, rank, &header, &header_bytes, &data, &len_bytes, r, err) : GN_OK;
 	if (status)
 		return gn_ucx_not_posted(r, status);
-	r->len_bytes = len_bytes;
 	r->active = 1;
 	r->ended = &ended;
 	return posted(r, &ended, ucp_am_send_nbx(e->ep, AM_ID, header, header_bytes, data, len_bytes, &param), "sending", err);
@@ -111,11 +111,12 @@ enum gn_status gn_ucx_am_receive(struct gn_ucx *f, void *descriptor, void *into,
 				     .cb.recv_am = received,
 				     .user_data = r};
 	int ended = 0;
-	enum gn_status status = f->cipher ? gn_ucx_expect_am(f, descriptor, &into, &len_bytes, r, err) : GN_OK;
+	enum gn_status status;
 
+	r->len_bytes = len_bytes;
+	status = f->cipher ? gn_ucx_expect_am(f, descriptor, &into, &len_bytes, r, err) : GN_OK;
 	if (status)
 		return gn_ucx_not_posted(r, status);
-	r->len_bytes = len_bytes;
 	r->active = 1;
 	r->ended = &ended;
 	return posted(r, &ended, ucp_am_recv_data_nbx(f->rails[0].worker, descriptor, into, len_bytes, &param), "receiving", err);

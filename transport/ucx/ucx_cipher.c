@@ -1,36 +1,32 @@
 /* Encryption of messages between nodes. Key of a direction: HKDF(job's secret, random salt of the sender, "... SENDER RECEIVER " and the
- * receiver's salt); salts are new for each fabric, so a counter from 1 is a nonce that occurs once. On the wire a message is the counter (8
- * bytes), the ciphertext and its tag, which covers the UCX tag; of an active message see below. */
+ * receiver's salt); salts are new for each fabric, so a counter from 1 is a nonce that occurs once. A tagged message is encrypted by
+ * transport/auth/sealed_message.h, in callbacks of UCX for data of its user's own type: a fragment when the network takes it, and decrypted
+ * when it has arrived. Its tags cover the UCX tag. Of an active message see below. */
 #include "transport/ucx/ucx_internal.h"
 
-#include "src/base/data_key.h"
+#include "transport/auth/sealed_message.h"
 #include "transport/ucx/ucx_am.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Counters so far behind the highest one are taken for replayed; others are taken once. */
-enum { WINDOW = 1 << 16, WORD = 64, COUNTER_BYTES = 8 };
-/* the first 32 bits of a nonce */
+/* The first 32 bits of a nonce; of a tagged message's fragments, a multiple of four. */
 enum kind { TAGGED, AM_HEADER, AM_DATA };
 
 struct peer {
-	int has_keys;
-	struct gn_data_key sends, receives;
-	uint64_t sent, highest;
-	uint64_t *seen; /* a bit for each of the last WINDOW counters */
+	struct gn_aead *sends, *receives; /* NULL: not derived yet */
+	uint64_t sent; /* the last message's counter */
+	struct gn_replay_window *window;
 };
 
-/* A buffer for what is on the wire. */
 struct gn_ucx_sealed {
 	struct gn_ucx_sealed *next, *next_free;
 	struct gn_ucx *ucx;
-	size_t room_bytes, len_bytes; /* len_bytes: of the text */
-	int rank, receives;
+	size_t room_bytes;
+	int rank, receives, has_counter;
 	enum kind kind;
-	uint64_t tag, counter; /* counter: of an active message's data */
-	void *into;
+	struct gn_sealed_message message; /* of an active message's data: counter, len_bytes and into */
 	_Alignas(64) unsigned char bytes[];
 };
 
@@ -44,24 +40,82 @@ struct announced {
 
 struct gn_ucx_cipher {
 	struct gn_data_key secret;
+	ucp_datatype_t type; /* of a struct gn_ucx_sealed */
 	struct peer *peers;
 	struct gn_ucx_sealed *all, *free;
 	struct announced *announced;
 	int forged; /* 1 + the rank whose message was not authentic */
 };
 
+int gn_ucx_encrypts(const struct gn_ucx *f)
+{
+	return gn_world_encrypts(f->world) && gn_world_nodes(f->world) > 1;
+}
+
+/* The counter of a message is checked with its first fragment. */
+static void take_first(struct gn_ucx_sealed *s)
+{
+	struct gn_sealed_message *m = &s->message;
+
+	if (s->has_counter || !m->decrypted)
+		return;
+	s->has_counter = 1;
+	m->has_failed |= !gn_replay_window_take(s->ucx->cipher->peers[s->rank].window, m->counter);
+}
+
+/* --- what UCX calls: the state is the struct gn_ucx_sealed --- */
+
+static void *start_pack(void *context, const void *buffer, size_t count)
+{
+	(void)context, (void)count;
+	return (void *)(uintptr_t)buffer;
+}
+
+static void *start_unpack(void *context, void *buffer, size_t count)
+{
+	return start_pack(context, buffer, count);
+}
+
+static size_t packed_size(void *state)
+{
+	return gn_sealed_message_bytes(((struct gn_ucx_sealed *)state)->message.len_bytes);
+}
+
+static size_t pack(void *state, size_t offset, void *to, size_t max_bytes)
+{
+	return gn_sealed_message_pack(&((struct gn_ucx_sealed *)state)->message, offset, to, max_bytes);
+}
+
+static ucs_status_t unpack(void *state, size_t offset, const void *from, size_t len)
+{
+	struct gn_ucx_sealed *s = state;
+
+	if (!gn_sealed_message_unpack(&s->message, offset, from, len))
+		return UCS_ERR_MESSAGE_TRUNCATED;
+	take_first(s);
+	return UCS_OK;
+}
+
+static void finish(void *state)
+{
+	(void)state;
+}
+
+/* --- keys --- */
+
 enum gn_status gn_ucx_cipher_create(struct gn_ucx *f, uint8_t salt[GN_UCX_SALT_BYTES], struct gn_err *err)
 {
+	static const ucp_generic_dt_ops_t ops = {start_pack, start_unpack, packed_size, pack, unpack, finish};
 	struct gn_ucx_cipher *c;
 	enum gn_status status;
 
 	memset(salt, 0, GN_UCX_SALT_BYTES);
-	if (!gn_world_encrypts(f->world) || gn_world_nodes(f->world) < 2)
+	if (!gn_ucx_encrypts(f))
 		return GN_OK;
 	c = f->cipher = calloc(1, sizeof *c);
 	if (c)
 		c->peers = calloc((size_t)gn_world_size(f->world), sizeof *c->peers);
-	if (!c || !c->peers)
+	if (!c || !c->peers || ucp_dt_create_generic(&ops, NULL, &c->type) != UCS_OK)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the keys of %d ranks", gn_world_size(f->world));
 	status = gn_world_key(f->world, "gannet network", c->secret.bytes, sizeof c->secret.bytes, err);
 	return status ? status : gn_data_salt(salt, err);
@@ -72,9 +126,9 @@ void gn_ucx_cipher_destroy(struct gn_ucx *f)
 	struct gn_ucx_cipher *c = f->cipher;
 
 	for (int r = 0; c && c->peers && r < gn_world_size(f->world); r++) {
-		free(c->peers[r].seen);
-		gn_data_key_wipe(&c->peers[r].sends);
-		gn_data_key_wipe(&c->peers[r].receives);
+		free(c->peers[r].window);
+		gn_aead_destroy(c->peers[r].sends);
+		gn_aead_destroy(c->peers[r].receives);
 	}
 	for (struct gn_ucx_sealed *s = c ? c->all : NULL, *next; s; s = next) {
 		next = s->next;
@@ -88,17 +142,25 @@ void gn_ucx_cipher_destroy(struct gn_ucx *f)
 		gn_data_key_wipe(&c->secret);
 		free(c->peers);
 	}
+	if (c && c->type)
+		ucp_dt_destroy(c->type);
 	free(c);
 	f->cipher = NULL;
 }
 
-static enum gn_status derive(const struct gn_ucx *f, int from, int to, struct gn_data_key *key, struct gn_err *err)
+static enum gn_status derive(const struct gn_ucx *f, int from, int to, int encrypts, struct gn_aead **out, struct gn_err *err)
 {
 	char use[128], salt[GN_SHA256_HEX];
+	struct gn_data_key key;
+	enum gn_status status;
 
 	gn_data_salt_to_hex((const uint8_t *)gn_ucx_salt_of(f, to), salt);
-	snprintf(use, sizeof use, "gannet network 1 %d %d %s", from, to, salt);
-	return gn_data_key_derive(&f->cipher->secret, (const uint8_t *)gn_ucx_salt_of(f, from), use, key, err);
+	snprintf(use, sizeof use, "gannet network 2 %d %d %s", from, to, salt);
+	status = gn_data_key_derive(&f->cipher->secret, (const uint8_t *)gn_ucx_salt_of(f, from), use, &key, err);
+	if (!status)
+		status = gn_aead_create(&key, encrypts, out, err);
+	gn_data_key_wipe(&key);
+	return status;
 }
 
 static enum gn_status get_peer(struct gn_ucx *f, int rank, struct peer **out, struct gn_err *err)
@@ -107,59 +169,21 @@ static enum gn_status get_peer(struct gn_ucx *f, int rank, struct peer **out, st
 	int me = gn_world_rank(f->world);
 	enum gn_status status = GN_OK;
 
-	if (p->has_keys)
-		return GN_OK;
-	if (!p->seen && !(p->seen = calloc(WINDOW / WORD, sizeof *p->seen)))
+	if (!p->window && !(p->window = calloc(1, sizeof *p->window)))
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the keys of rank %d", rank);
-	status = derive(f, me, rank, &p->sends, err);
-	if (!status)
-		status = derive(f, rank, me, &p->receives, err);
-	p->has_keys = !status;
+	if (!p->sends)
+		status = derive(f, me, rank, 1, &p->sends, err);
+	if (!status && !p->receives)
+		status = derive(f, rank, me, 0, &p->receives, err);
 	return status;
 }
 
-static enum gn_status encrypt(struct peer *p, enum kind kind, uint64_t counter, uint64_t tag, void *data, size_t len, struct gn_err *err)
-{
-	unsigned char nonce[GN_AEAD_NONCE_BYTES], bound[8];
-
-	gn_data_put(nonce, kind, 4);
-	gn_data_put(nonce + 4, counter, 8);
-	gn_data_put(bound, tag, 8);
-	return gn_aead_encrypt(&p->sends, nonce, bound, sizeof bound, data, len, err);
-}
-
-static enum gn_status decrypt(struct peer *p, enum kind kind, uint64_t counter, uint64_t tag, void *data, size_t len)
-{
-	unsigned char nonce[GN_AEAD_NONCE_BYTES], bound[8];
-
-	gn_data_put(nonce, kind, 4);
-	gn_data_put(nonce + 4, counter, 8);
-	gn_data_put(bound, tag, 8);
-	return gn_aead_decrypt(&p->receives, nonce, bound, sizeof bound, data, len, NULL);
-}
-
-/* Whether an authentic counter comes for the first time. */
-static int take_counter(struct peer *p, uint64_t counter)
-{
-	uint64_t bit = counter % WINDOW;
-
-	if (counter + WINDOW <= p->highest)
-		return 0;
-	for (; p->highest < counter; p->highest++) {
-		uint64_t old = (p->highest + 1) % WINDOW;
-
-		p->seen[old / WORD] &= ~((uint64_t)1 << old % WORD);
-	}
-	if (p->seen[bit / WORD] >> bit % WORD & 1)
-		return 0;
-	p->seen[bit / WORD] |= (uint64_t)1 << bit % WORD;
-	return 1;
-}
+/* --- messages --- */
 
 static struct gn_ucx_sealed *get_buffer(struct gn_ucx *f, size_t len)
 {
 	struct gn_ucx_cipher *c = f->cipher;
-	size_t room = 4096;
+	size_t room = (len + 4095) & ~(size_t)4095;
 	struct gn_ucx_sealed *s;
 
 	for (struct gn_ucx_sealed **at = &c->free; *at; at = &(*at)->next_free) {
@@ -169,8 +193,6 @@ static struct gn_ucx_sealed *get_buffer(struct gn_ucx *f, size_t len)
 		*at = s->next_free;
 		return s;
 	}
-	while (room < len)
-		room *= 2;
 	s = aligned_alloc(64, sizeof *s + room);
 	if (!s)
 		return NULL;
@@ -204,79 +226,100 @@ static void note_forged(struct gn_ucx *f, int rank)
 	gn_world_abort(f->world, why.text);
 }
 
-void gn_ucx_unseal(struct gn_ucx_request *r)
+/* Encrypts, or decrypts, the header or the data of an active message; the tag is at `tag`. */
+static enum gn_status crypt_am(struct peer *p, int sends, enum kind kind, uint64_t counter, const void *from, size_t len, void *to,
+			       unsigned char *tag)
 {
-	struct gn_ucx_sealed *s = r->sealed;
-	struct gn_ucx *f = s->ucx;
-	struct peer *p = &f->cipher->peers[s->rank];
-	unsigned char *text = s->bytes + (s->kind == TAGGED ? COUNTER_BYTES : 0);
-	uint64_t counter = s->kind == TAGGED ? gn_data_get(s->bytes, COUNTER_BYTES) : s->counter;
+	unsigned char nonce[GN_AEAD_NONCE_BYTES], bound[8] = {0};
 
-	r->sealed = NULL;
-	r->len_bytes = s->len_bytes;
-	if (s->receives && !r->status) {
-		if (decrypt(p, s->kind, counter, s->tag, text, s->len_bytes) || (s->kind == TAGGED && !take_counter(p, counter))) {
-			note_forged(f, s->rank);
-			r->status = GN_ERR_DATA;
-		} else if (s->into && s->len_bytes) {
-			memcpy(s->into, text, s->len_bytes);
-		}
+	gn_data_put(gn_data_put(nonce, kind, 4), counter, 8);
+	return sends ? gn_aead_seal(p->sends, nonce, bound, sizeof bound, from, len, to, tag, NULL)
+		     : gn_aead_open(p->receives, nonce, bound, sizeof bound, from, len, tag, to, NULL);
+}
+
+/* Whether what was received is authentic. */
+static int open_message(struct gn_ucx_sealed *s)
+{
+	struct gn_sealed_message *m = &s->message;
+	int is_whole;
+
+	if (s->kind == AM_DATA)
+		return !crypt_am(&s->ucx->cipher->peers[s->rank], 0, AM_DATA, m->counter, s->bytes, m->len_bytes, m->into, s->bytes + m->len_bytes);
+	is_whole = gn_sealed_message_finish(m);
+	take_first(s);
+	return is_whole && !m->has_failed;
+}
+
+enum gn_status gn_ucx_unseal(struct gn_ucx_sealed **sealed, enum gn_status status)
+{
+	struct gn_ucx_sealed *s = *sealed;
+	struct gn_ucx *f = s ? s->ucx : NULL;
+
+	if (!s)
+		return status;
+	if (s->receives && !status && s->message.into && !open_message(s)) {
+		note_forged(f, s->rank);
+		status = GN_ERR_DATA;
 	}
 	s->next_free = f->cipher->free;
 	f->cipher->free = s;
+	*sealed = NULL;
+	return status;
 }
 
-void gn_ucx_disown_sealed(struct gn_ucx_request *r)
+void gn_ucx_disown_sealed(struct gn_ucx_sealed *s)
 {
-	r->sealed->into = NULL;
+	s->message.into = NULL;
+	s->message.from = NULL;
 }
 
-static enum gn_status begin(struct gn_ucx *f, int rank, enum kind kind, uint64_t tag, size_t len, size_t more, struct gn_ucx_request *r,
+static enum gn_status begin(struct gn_ucx *f, int rank, enum kind kind, int receives, size_t len, size_t space, struct gn_ucx_sealed **out,
 			    struct gn_err *err)
 {
 	struct peer *p;
 	enum gn_status status = get_peer(f, rank, &p, err);
-	struct gn_ucx_sealed *s = status ? NULL : get_buffer(f, len + more);
+	struct gn_ucx_sealed *s = status ? NULL : get_buffer(f, space);
 
 	if (!s)
 		return status ? status : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to encrypt a message of %zu bytes", len);
 	s->rank = rank;
 	s->kind = kind;
-	s->tag = tag;
-	s->len_bytes = len;
-	s->receives = 0;
-	s->into = NULL;
-	r->sealed = s;
+	s->receives = receives;
+	s->has_counter = 0;
+	s->message = (struct gn_sealed_message){.aead = receives ? p->receives : p->sends, .len_bytes = len, .space = s->bytes};
+	*out = s;
 	return GN_OK;
 }
 
-enum gn_status gn_ucx_seal(struct gn_ucx *f, int rank, uint64_t tag, const void **data, size_t *len, struct gn_ucx_request *r, struct gn_err *err)
+enum gn_status gn_ucx_seal(struct gn_ucx *f, int rank, const struct gn_ucx_part *part, struct gn_ucx_sealed **out, struct gn_err *err)
 {
-	struct peer *p = &f->cipher->peers[rank];
-	enum gn_status status = begin(f, rank, TAGGED, tag, *len, GN_UCX_SEAL_BYTES, r, err);
+	size_t space = gn_sealed_message_space(part->len_bytes, part->sends);
+	enum gn_status status = begin(f, rank, TAGGED, !part->sends, part->len_bytes, space, out, err);
+	struct gn_sealed_message *m;
 
 	if (status)
 		return status;
-	gn_data_put(r->sealed->bytes, ++p->sent, COUNTER_BYTES);
-	if (*len)
-		memcpy(r->sealed->bytes + COUNTER_BYTES, *data, *len);
-	status = encrypt(p, TAGGED, p->sent, tag, r->sealed->bytes + COUNTER_BYTES, *len, err);
-	*data = r->sealed->bytes;
-	*len += GN_UCX_SEAL_BYTES;
-	return status;
+	m = &(*out)->message;
+	m->into = part->sends ? NULL : part->data ? part->data : (*out)->bytes; /* an empty message may have no memory */
+	m->from = part->sends ? part->data ? part->data : (*out)->bytes : NULL;
+	if (part->sends)
+		m->counter = ++f->cipher->peers[rank].sent;
+	gn_sealed_message_bind(m, part->tag, part->begin, part->whole_bytes);
+	return GN_OK;
 }
 
-enum gn_status gn_ucx_expect(struct gn_ucx *f, int rank, uint64_t tag, void **data, size_t *len, struct gn_ucx_request *r, struct gn_err *err)
+void *gn_ucx_sealed_buffer(struct gn_ucx_sealed *s, size_t *count, ucp_request_param_t *param)
 {
-	enum gn_status status = begin(f, rank, TAGGED, tag, *len, GN_UCX_SEAL_BYTES, r, err);
+	param->op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+	param->datatype = s->ucx->cipher->type;
+	param->memory_type = UCS_MEMORY_TYPE_HOST;
+	*count = 1;
+	return s;
+}
 
-	if (status)
-		return status;
-	r->sealed->into = *data;
-	r->sealed->receives = 1;
-	*data = r->sealed->bytes;
-	*len += GN_UCX_SEAL_BYTES;
-	return GN_OK;
+size_t gn_ucx_wire_bytes(const struct gn_ucx_sealed *s, size_t len)
+{
+	return s ? gn_sealed_message_bytes(len) : len;
 }
 
 /* --- active messages: the sender's rank (4 bytes), the counter (8), the header as ciphertext and its tag; data as ciphertext and its tag --- */
@@ -286,25 +329,24 @@ enum gn_status gn_ucx_seal_am(struct gn_ucx *f, int rank, const void **header, s
 {
 	struct peer *p = &f->cipher->peers[rank];
 	size_t place = *len ? (*len + GN_AEAD_TAG_BYTES + 7) & ~(size_t)7 : 0;
-	enum gn_status status = begin(f, rank, AM_DATA, 0, *len, place - *len + *header_bytes + GN_UCX_AM_SEAL_BYTES, r, err);
-	unsigned char *at;
+	enum gn_status status = begin(f, rank, AM_DATA, 0, *len, place + *header_bytes + GN_UCX_AM_SEAL_BYTES, &r->sealed, err);
+	unsigned char *text, *at;
 
 	if (status)
 		return status;
-	at = r->sealed->bytes + place;
-	gn_data_put(at, (uint64_t)gn_world_rank(f->world), 4);
-	gn_data_put(at + 4, ++p->sent, COUNTER_BYTES);
-	memcpy(at + 12, *header, *header_bytes);
-	status = encrypt(p, AM_HEADER, p->sent, 0, at + 12, *header_bytes, err);
+	text = r->sealed->bytes;
+	at = text + place;
+	gn_data_put(gn_data_put(at, (uint64_t)gn_world_rank(f->world), 4), ++p->sent, GN_SEALED_COUNTER_BYTES);
+	status = crypt_am(p, 1, AM_HEADER, p->sent, *header, *header_bytes, at + 12, at + 12 + *header_bytes);
+	if (!status && *len)
+		status = crypt_am(p, 1, AM_DATA, p->sent, *data, *len, text, text + *len);
+	if (status)
+		return gn_err_set(err, status, "libcrypto could not encrypt a message of %zu bytes", *len);
 	*header = at;
 	*header_bytes += GN_UCX_AM_SEAL_BYTES;
-	if (status || !*len)
-		return status;
-	memcpy(r->sealed->bytes, *data, *len);
-	*data = r->sealed->bytes;
-	status = encrypt(p, AM_DATA, p->sent, 0, r->sealed->bytes, *len, err);
-	*len += GN_AEAD_TAG_BYTES;
-	return status;
+	*data = *len ? text : *data;
+	*len += *len ? GN_AEAD_TAG_BYTES : 0;
+	return GN_OK;
 }
 
 static int announce(struct gn_ucx *f, const struct gn_ucx_am *m, int rank, uint64_t counter)
@@ -329,14 +371,15 @@ int gn_ucx_unseal_am(struct gn_ucx *f, struct gn_ucx_am *m, unsigned char *text)
 	if (m->header_bytes < GN_UCX_AM_SEAL_BYTES || len > GN_UCX_AM_HEADER_MAX || (rank = gn_data_get(wire, 4)) >= (uint64_t)gn_world_size(f->world) ||
 	    (m->data_bytes && m->data_bytes <= GN_AEAD_TAG_BYTES) || get_peer(f, (int)rank, &p, NULL))
 		return 0;
-	counter = gn_data_get(wire + 4, COUNTER_BYTES);
+	counter = gn_data_get(wire + 4, GN_SEALED_COUNTER_BYTES);
 	memcpy(text, wire + 12, len + GN_AEAD_TAG_BYTES);
 	m->header = text;
 	m->header_bytes = len;
 	if (m->data_bytes)
 		m->data_bytes -= GN_AEAD_TAG_BYTES;
-	if (!decrypt(p, AM_HEADER, counter, 0, text, len) && take_counter(p, counter) &&
-	    (!m->data_bytes || m->is_rendezvous || !decrypt(p, AM_DATA, counter, 0, m->data, m->data_bytes)))
+	if (!crypt_am(p, 0, AM_HEADER, counter, text, len, text, text + len) && gn_replay_window_take(p->window, counter) &&
+	    (!m->data_bytes || m->is_rendezvous ||
+	     !crypt_am(p, 0, AM_DATA, counter, m->data, m->data_bytes, m->data, (unsigned char *)m->data + m->data_bytes)))
 		return !m->is_rendezvous || announce(f, m, (int)rank, counter);
 	note_forged(f, (int)rank);
 	return 0;
@@ -353,11 +396,10 @@ enum gn_status gn_ucx_expect_am(struct gn_ucx *f, const void *descriptor, void *
 	if (!a)
 		return gn_err_set(err, GN_ERR_FAILED, "a message was received twice");
 	*at = a->next;
-	status = begin(f, a->rank, AM_DATA, 0, *len, GN_AEAD_TAG_BYTES, r, err);
+	status = begin(f, a->rank, AM_DATA, 1, *len, *len + GN_AEAD_TAG_BYTES, &r->sealed, err);
 	if (!status) {
-		r->sealed->counter = a->counter;
-		r->sealed->into = *into;
-		r->sealed->receives = 1;
+		r->sealed->message.counter = a->counter;
+		r->sealed->message.into = *into;
 		*into = r->sealed->bytes;
 		*len += GN_AEAD_TAG_BYTES;
 	}

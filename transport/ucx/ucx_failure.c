@@ -123,8 +123,10 @@ static void ignore(struct gn_ucx_request *r)
 void gn_ucx_disown(struct gn_ucx *f, struct gn_ucx_request *r)
 {
 	f->disowned = 1;
-	if (r->sealed)
-		gn_ucx_disown_sealed(r);
+	if (r->active && r->striped)
+		gn_ucx_disown_stripe(r);
+	else if (r->sealed)
+		gn_ucx_disown_sealed(r->sealed);
 	r->complete = ignore;
 }
 

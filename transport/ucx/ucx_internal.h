@@ -1,7 +1,7 @@
 /* State shared by the files of ucx.h: ucx.c (create, destroy, progress), ucx_failure.c (broken
  * endpoints, lost ranks, ends of requests), ucx_rail.c (contexts, workers, endpoints,
  * address exchange), ucx_lanes.c (transport names and lanes), ucx_reach.c (which rails connect which nodes), ucx_message.c
- * (messages).
+ * (messages), ucx_stripe.c (messages over several rails), ucx_cipher.c (encryption).
  */
 #ifndef GN_TRANSPORT_UCX_UCX_INTERNAL_H
 #define GN_TRANSPORT_UCX_UCX_INTERNAL_H
@@ -131,22 +131,35 @@ const char *gn_ucx_salt_of(const struct gn_ucx *f, int rank);
 
 /* --- ucx_cipher.c --- */
 
-/* What encryption adds to a message, and to the header of an active one. */
-enum { GN_UCX_SALT_BYTES = GN_DATA_SALT_BYTES, GN_UCX_SEAL_BYTES = 8 + GN_AEAD_TAG_BYTES, GN_UCX_AM_SEAL_BYTES = 12 + GN_AEAD_TAG_BYTES };
+enum { GN_UCX_SALT_BYTES = GN_DATA_SALT_BYTES, GN_UCX_AM_SEAL_BYTES = 12 + GN_AEAD_TAG_BYTES };
 
-/* Sets f->cipher if the world encrypts and has several nodes, and salt, which is zeros without. */
+/* A message, or the part of a striped one that is on one rail. */
+struct gn_ucx_part {
+	int sends;
+	uint64_t tag;
+	void *data; /* NULL: an empty message */
+	size_t len_bytes, begin, whole_bytes;
+};
+
+/* Whether messages between nodes are to be encrypted: what all ranks were told, and there are several nodes. */
+int gn_ucx_encrypts(const struct gn_ucx *f);
+/* Sets f->cipher if gn_ucx_encrypts(), and salt, which is zeros without. */
 enum gn_status gn_ucx_cipher_create(struct gn_ucx *f, uint8_t salt[GN_UCX_SALT_BYTES], struct gn_err *err);
 void gn_ucx_cipher_destroy(struct gn_ucx *f);
-/* To be sent, encrypted, instead of *data; to be received into, instead of *data. On a failure r may have a buffer: gn_ucx_unseal(). */
-enum gn_status gn_ucx_seal(struct gn_ucx *f, int rank, uint64_t tag, const void **data, size_t *len, struct gn_ucx_request *r, struct gn_err *err);
-enum gn_status gn_ucx_expect(struct gn_ucx *f, int rank, uint64_t tag, void **data, size_t *len, struct gn_ucx_request *r, struct gn_err *err);
-/* After the end of r, whose status is set: decrypts what was received, and returns the buffer. */
-void gn_ucx_unseal(struct gn_ucx_request *r);
+/* Begins a message, which UCX encrypts while it sends, or decrypts while it receives. The part's data are used until gn_ucx_unseal(). */
+enum gn_status gn_ucx_seal(struct gn_ucx *f, int rank, const struct gn_ucx_part *part, struct gn_ucx_sealed **out, struct gn_err *err);
+/* What UCX is given instead of the data; sets the count and the data's type. Its length on the wire; s NULL: it is plain. */
+void *gn_ucx_sealed_buffer(struct gn_ucx_sealed *s, size_t *count, ucp_request_param_t *param);
+size_t gn_ucx_wire_bytes(const struct gn_ucx_sealed *s, size_t len_bytes);
+/* Ends *s, unless it is NULL, which UCX has ended with status; sets it to NULL. Returns status, or GN_ERR_DATA if what was received is not
+ * authentic. */
+enum gn_status gn_ucx_unseal(struct gn_ucx_sealed **s, enum gn_status status);
 /* Its memory is the caller's no more. */
-void gn_ucx_disown_sealed(struct gn_ucx_request *r);
+void gn_ucx_disown_sealed(struct gn_ucx_sealed *s);
 /* GN_ERR_FAILED after a message that was not authentic. */
 enum gn_status gn_ucx_cipher_check(const struct gn_ucx *f, struct gn_err *err);
-/* The same of active messages. unseal: whether m is authentic; text, of GN_UCX_AM_HEADER_MAX + GN_AEAD_TAG_BYTES, becomes its header. */
+/* Active messages, which are encrypted whole: header, data and lengths become those to be sent, or received into. On a failure r may have a
+ * buffer: gn_ucx_not_posted(). unseal: whether m is authentic; text, of GN_UCX_AM_HEADER_MAX + GN_AEAD_TAG_BYTES, becomes its header. */
 enum gn_status gn_ucx_seal_am(struct gn_ucx *f, int rank, const void **header, size_t *header_bytes, const void **data, size_t *len,
 			      struct gn_ucx_request *r, struct gn_err *err);
 int gn_ucx_unseal_am(struct gn_ucx *f, struct gn_ucx_am *m, unsigned char *text);
@@ -156,14 +169,30 @@ void gn_ucx_forget_am(struct gn_ucx *f, const void *descriptor);
 
 /* --- ucx_message.c --- */
 
-/* Completes a request with UCX's result; takes over what UCX returned for it. */
+enum gn_status gn_ucx_status_of(ucs_status_t rc);
+/* Completes a request; the same with UCX's result. */
+void gn_ucx_end_request(struct gn_ucx_request *r, enum gn_status status);
 void gn_ucx_complete_request(struct gn_ucx_request *r, ucs_status_t rc);
+/* Takes over what UCX returned for it. */
 enum gn_status gn_ucx_request_posted(struct gn_ucx_request *r, void *request, const char *what, struct gn_err *err);
 /* After a failure to post: gives its ciphertext's buffer back. Returns status. */
 enum gn_status gn_ucx_not_posted(struct gn_ucx_request *r, enum gn_status status);
 
+/* A message of wanted bytes has the length that UCX reports. It reports a message longer than the buffer; a shorter one is an error, too. */
+ucs_status_t gn_ucx_check_length(size_t wanted, ucs_status_t rc, size_t length);
+/* GN_ERR_PEER_LOST: a rank that was dropped, after its loss. */
+enum gn_status gn_ucx_not_connected(const struct gn_ucx *f, int rank, struct gn_ucx_request *r, struct gn_err *err);
+
+/* --- ucx_stripe.c --- */
+
+/* Posts one fragment on each usable rail, or on fewer when fragments would be shorter than GN_FRAGMENT_BYTES. from, into: NULL for
+ * an empty message. */
+enum gn_status gn_ucx_stripe(struct gn_ucx *f, int rank, uint64_t tag, int sends, const char *from, char *into, struct gn_ucx_request *r,
+			     struct gn_err *err);
 void gn_ucx_free_stripes(struct gn_ucx *f);
 /* Cancels what is under way of an active receive that has several fragments. */
 void gn_ucx_cancel_stripe(struct gn_ucx_request *r);
+/* gn_ucx_disown_sealed() for all encrypted fragments that are under way. */
+void gn_ucx_disown_stripe(struct gn_ucx_request *r);
 
 #endif

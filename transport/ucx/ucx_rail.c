@@ -48,7 +48,7 @@ static int opens_tcp(const struct gn_ucx_rail *r, const char *tls)
  * limit (gn_ucx_check). While a rank waits for a message on that link, the heartbeat has that second to report first, because it
  * knows more. UCX's defaults take 15 s. UCX's own keepalive for all transports is disabled: each of its rounds counts as an event
  * of ucp_worker_progress(), so that a stalled job seemed to make progress while rounds were more frequent than the limit. */
-static ucs_status_t configure_keepalive(const struct gn_ucx_rail *r, const char *tls, ucp_config_t *config)
+static ucs_status_t configure_tcp(const struct gn_ucx_rail *r, const char *tls, ucp_config_t *config)
 {
 	int limit = gn_world_silent_after_ms(r->ucx->world) / 1000, idle = limit > 9 ? limit / 5 : 1;
 	/* TCP_KEEPCNT is at most 127 */
@@ -63,13 +63,16 @@ static ucs_status_t configure_keepalive(const struct gn_ucx_rail *r, const char 
 		rc = set_tcp_option(config, "UCX_TCP_KEEPINTVL", interval, "s");
 	if (rc == UCS_OK)
 		rc = set_tcp_option(config, "UCX_TCP_KEEPCNT", probes, "");
+	/* Pieces of encrypted messages are copied by UCX, 8 KiB at a time by default; its peer takes 64 KiB. */
+	if (rc == UCS_OK && gn_ucx_encrypts(r->ucx) && !getenv("UCX_TCP_RX_SEG_SIZE"))
+		rc = set_tcp_option(config, "UCX_TCP_TX_SEG_SIZE", 64, "k");
 	/* Nonblocking connect: gn_ucx_probe() must not block for the two minutes that the kernel retries an unreachable address. */
 	return rc == UCS_OK && r->ucx->rail_count > 1 ? set_tcp_option(config, "UCX_TCP_CONN_NB", 1, "") : rc;
 }
 
 static ucs_status_t configure(const struct gn_ucx_rail *r, const char *tls, ucp_config_t *config)
 {
-	ucs_status_t rc = configure_keepalive(r, tls, config);
+	ucs_status_t rc = configure_tcp(r, tls, config);
 
 	if (rc == UCS_OK)
 		rc = ucp_config_modify(config, "TLS", tls);
