@@ -12,10 +12,11 @@ first=gnv$id-2 second=gnv$id-2-1
 ranks=4
 step() { on 60 srun -N2 -n$ranks --mpi=pmix "$@"; }
 every_way() {
-	step "$GN_BUILD/tests/transport/coll_probe" tcp >"$cluster/out" 2>"$cluster/err" || { cat "$cluster/out" "$cluster/err"; return 1; }
+	step "$@" "$GN_BUILD/tests/transport/coll_probe" tcp >"$cluster/out" 2>"$cluster/err" || { cat "$cluster/out" "$cluster/err"; return 1; }
 	[[ $(grep -c "of 4 on 2 nodes: 0 wrong" "$cluster/out") == 4 ]] && grep -q "using eth0 at .*, eth1 at " "$cluster/err"
 }
 check "each collective by each algorithm is right; the line at start names both" every_way
+check "the same encrypted" every_way env GN_ENCRYPT_NETWORK=1
 
 # What node n2 has sent by a link.
 sent() { ip -s -j link show dev "$1" | python3 -c 'import json, sys; print(json.load(sys.stdin)[0]["stats64"]["rx"]["bytes"])'; }
