@@ -24,11 +24,24 @@ double gn_step_since(struct gn_running_step *run, enum gn_span kind)
 	return seconds(before, now);
 }
 
+/* Seconds that plans have spent in exchanges of a tensor group since the last call. */
+static double exchanged_s(struct gn_running_step *run)
+{
+	const struct gn_tensor_group *t = run->r->options.tensor;
+	const double before = run->exchanged_s;
+
+	run->exchanged_s = t ? gn_tensor_group_waited_s(t) : 0;
+	return run->exchanged_s - before;
+}
+
 /* On a device beside the host, forward stands for all that it computes. */
 void gn_step_account_backward(struct gn_running_step *run)
 {
+	const double exchanged = exchanged_s(run);
+
 	if (!run->is_queued)
-		run->sums->backward += gn_step_since(run, GN_SPAN_BACKWARD);
+		run->sums->backward += gn_step_since(run, GN_SPAN_BACKWARD) - exchanged;
+	run->sums->exposed += exchanged;
 }
 
 static void account_sums(struct gn_running_step *run)
@@ -76,7 +89,7 @@ void gn_step_loss_done(void *context)
 {
 	struct gn_running_step *run = context;
 
-	double gather_s = (double)run->gather_ns * 1e-9;
+	double gather_s = (double)run->gather_ns * 1e-9 + exchanged_s(run);
 
 	if (run->is_queued)
 		return;
@@ -292,7 +305,8 @@ static enum gn_status finish(const struct gn_running_step *run, struct gn_step_r
 enum gn_status gn_step_run(struct gn_replica *r, const struct gn_step *step, struct gn_interval *sums, struct gn_step_result *out,
 			   struct gn_err *err)
 {
-	struct gn_running_step run = {.r = r, .step = step, .sums = sums, .is_queued = gn_device_is_queued(r->device.device), .mark = gn_clock_ns()};
+	struct gn_running_step run = {.r = r, .step = step, .sums = sums, .is_queued = gn_device_is_queued(r->device.device), .mark = gn_clock_ns(),
+				      .exchanged_s = r->options.tensor ? gn_tensor_group_waited_s(r->options.tensor) : 0};
 	const uint64_t began = run.mark;
 	const double exposed = sums->exposed;
 	struct gn_optim_update u = {.lr = step->lr, .step = step->updates};
