@@ -96,7 +96,7 @@ static int add_conjugate(struct slicer *s, enum gn_conjugate kind, int input, in
 }
 
 /* The node of the slice that gives what this one of the whole gives. */
-static int read(struct slicer *s, int node, int way)
+static int node_for_reader(struct slicer *s, int node, int way)
 {
 	int sliced = s->is_sliced[node];
 
@@ -138,7 +138,7 @@ static void add_node(struct slicer *s, int node)
 	s->modes[node] = mode_of(s, node);
 	for (int k = 0; k < 2; k++)
 		if (n.input[k] >= 0)
-			n.input[k] = read(s, n.input[k], ways[s->modes[node]]);
+			n.input[k] = node_for_reader(s, n.input[k], ways[s->modes[node]]);
 	n.number = node;
 	divide(s, node, &n, &map);
 	m->nodes[m->node_count] = n;
