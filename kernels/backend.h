@@ -78,6 +78,8 @@ struct gn_weight_shape gn_conv_weight_shape(const struct gn_op_desc *d);
 /* Per backend: creates the operator with the desc and shapes of base. */
 enum gn_status gn_ref_op_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);
 enum gn_status gn_host_op_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);
+/* Of both; on GPUs GN_ERR_UNSUPPORTED. */
+enum gn_status gn_conjugate_create(enum gn_backend backend, const struct gn_op *base, struct gn_op **out, struct gn_err *err);
 
 int gn_host_has_bf16(void);
 

@@ -5,6 +5,8 @@ libgannet_kernels_a_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS) -Wno-pass-failed -fno
 libgannet_kernels_a_SOURCES = \
 	kernels/op.c kernels/op.h kernels/backend.h \
 	kernels/compute.h kernels/compute_dispatch.c kernels/loss.h \
+	kernels/sliced_loss.c kernels/sliced_loss.h \
+	kernels/conjugate.c \
 	kernels/optim.c kernels/optim.h \
 	kernels/weight.c kernels/weight.h \
 	kernels/ref/ref.h \

@@ -222,6 +222,9 @@ static enum gn_status infer(const struct gn_op_desc *d, struct gn_layout *out, s
 	case GN_OP_FIRST_PIXEL:
 		out->h = out->w = 1;
 		return GN_OK;
+	case GN_OP_CONJUGATE:
+		out->c *= d->conjugate.kind >= GN_CONJUGATE_GATHER ? d->conjugate.ranks : 1;
+		return GN_OK;
 	case GN_OP_RELU:
 	case GN_OP_DROPOUT:
 	case GN_OP_ACTIVATION:
@@ -257,6 +260,8 @@ enum gn_status gn_op_create(enum gn_backend backend, const struct gn_op_desc *de
 		base.info.weight = desc->weight;
 	if (backend == GN_BACKEND_REF && base.info.weight.order != GN_WEIGHT_PLAIN)
 		return gn_err_set(err, GN_ERR_UNSUPPORTED, "the reference backend supports only weights in PyTorch's order");
+	if (desc->kind == GN_OP_CONJUGATE)
+		return gn_conjugate_create(backend, &base, out, err);
 	if (backend == GN_BACKEND_CUDA)
 		return desc->device ? desc->device->create(desc->device, &base, out, err)
 				    : gn_err_set(err, GN_ERR_USAGE, "a GPU operator needs a device");
@@ -323,7 +328,7 @@ enum gn_status gn_op_forward(struct gn_op *op, uint64_t step, struct gn_err *err
 
 enum gn_status gn_op_forward_rest(struct gn_op *op, struct gn_err *err)
 {
-	return op->info.sum_count ? op->class->forward_rest(op, err) : GN_OK;
+	return op->info.sum_count || op->info.exchange[0].kind ? op->class->forward_rest(op, err) : GN_OK;
 }
 
 enum gn_status gn_op_recompute(struct gn_op *op, struct gn_err *err)
@@ -339,12 +344,17 @@ enum gn_status gn_op_backward(struct gn_op *op, struct gn_err *err)
 
 enum gn_status gn_op_backward_rest(struct gn_op *op, struct gn_err *err)
 {
-	return op->info.sum_count ? op->class->backward_rest(op, err) : GN_OK;
+	return op->info.sum_count || op->info.exchange[1].kind ? op->class->backward_rest(op, err) : GN_OK;
 }
 
 double *gn_op_sums(const struct gn_op *op)
 {
 	return op->info.sum_count ? op->sums : NULL;
+}
+
+void *gn_op_values(const struct gn_op *op)
+{
+	return op->buffers.scratch;
 }
 
 static enum gn_status check_label(int32_t label, int32_t least, int image, int classes, struct gn_err *err)

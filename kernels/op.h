@@ -45,7 +45,32 @@ enum gn_op_kind {
 	GN_OP_TOKENS,
 	/* softmax(q k^T / sqrt(channels of a head)) v over the pixels; channels of the input are q, k and v, each of desc.heads heads */
 	GN_OP_ATTENTION,
-	GN_OP_FIRST_PIXEL /* pixel 0 of every map */
+	GN_OP_FIRST_PIXEL, /* pixel 0 of every map */
+	GN_OP_CONJUGATE	   /* where a tensor passes between ranks that divide its channels: desc.conjugate */
+};
+
+/* The conjugate collectives of tensor parallelism (Shoeybi et al. 2019, "Megatron-LM", f and g): what is done forward, and with the gradient
+ * backward. A whole tensor is the same on all ranks; of a sliced one rank r has channels [r c / ranks, (r + 1) c / ranks). */
+enum gn_conjugate {
+	GN_CONJUGATE_COPY,	   /* whole to whole: nothing; gradients are summed, for each rank has that of its part of the readers */
+	GN_CONJUGATE_REDUCE,	   /* parts of a sum to the whole: summed, plus the weight, a bias by channel; nothing */
+	GN_CONJUGATE_GATHER,	   /* sliced to whole: gathered; each rank takes its slice, for all have the whole gradient */
+	GN_CONJUGATE_GATHER_REDUCE /* sliced to whole, for readers of which each rank has a part: gathered; summed, and each takes its slice */
+};
+
+struct gn_conjugate_desc {
+	enum gn_conjugate kind;
+	int rank, ranks;
+};
+
+/* What the caller does with values of an operator over all its processes: their sum; of a gather the block of this rank, at rank * count,
+ * becomes all blocks; of a scatter the sum of all blocks becomes this rank's, at rank * count. */
+enum gn_exchange_kind { GN_EXCHANGE_NONE, GN_EXCHANGE_SUM, GN_EXCHANGE_GATHER, GN_EXCHANGE_SCATTER };
+
+struct gn_exchange {
+	enum gn_exchange_kind kind;
+	size_t count;	   /* of a sum the values, else those of one block */
+	int element_bytes; /* 4: float, 8: double */
 };
 
 /* PyTorch's ReLU6, SiLU, Hardswish, Hardsigmoid, Sigmoid and GELU (by erf). */
@@ -119,6 +144,9 @@ struct gn_op_desc {
 	double rate;          /* dropout, drop path */
 	uint64_t seed;        /* the same */
 	uint32_t stream;      /* the same: unique per such operator of a network */
+	/* dropout of a slice: it draws the mask of the whole tensor. Elements of an image before the slice, and in all; 0: it is whole */
+	size_t slice_begin, slice_of;
+	struct gn_conjugate_desc conjugate;
 	struct gn_op_device *device; /* GN_BACKEND_CUDA; borrowed, must outlive the operator */
 };
 
@@ -133,6 +161,8 @@ struct gn_op_info {
 	/* Values of gn_op_sums() that the caller sums over all processes of the operator, between forward and forward_rest and between
 	 * backward and backward_rest; 0: there are none, and forward and backward are complete. */
 	size_t sum_count;
+	/* Conjugate: the same, of gn_op_values(), forward [0] and backward [1]. */
+	struct gn_exchange exchange[2];
 	int backward_reads_in;  /* backward reads in[0]; otherwise it may be overwritten after forward, as in[1] always may */
 	int backward_reads_out;
 	int recomputes; /* gn_op_recompute() can recompute out from in[0] and the workspace */
@@ -176,7 +206,7 @@ enum gn_status gn_op_bind(struct gn_op *op, const struct gn_op_buffers *buffers,
 enum gn_status gn_op_freeze(struct gn_op *op, struct gn_err *err);
 /* step selects the dropout masks. Batch norm in training updates the running statistics (unbiased variance). */
 enum gn_status gn_op_forward(struct gn_op *op, uint64_t step, struct gn_err *err);
-/* With info.sum_count, after gn_op_forward and the sums: completes it. Nothing else uses the scratch memory in between. */
+/* With info.sum_count or info.exchange, after gn_op_forward and that: completes it. Nothing else uses the scratch memory in between. */
 enum gn_status gn_op_forward_rest(struct gn_op *op, struct gn_err *err);
 /* After a forward, with info.recomputes: writes out again, bit for bit, even if it was overwritten meanwhile. Changes nothing
  * else. */
@@ -187,6 +217,8 @@ enum gn_status gn_op_backward(struct gn_op *op, struct gn_err *err);
 enum gn_status gn_op_backward_rest(struct gn_op *op, struct gn_err *err);
 /* [info.sum_count], in the bound scratch memory; NULL: none. */
 double *gn_op_sums(const struct gn_op *op);
+/* What info.exchange is about, in the bound scratch memory; of a conjugate only. */
+void *gn_op_values(const struct gn_op *op);
 
 size_t gn_layout_elements(const struct gn_layout *l);
 size_t gn_layout_bytes(const struct gn_layout *l);

@@ -9,21 +9,36 @@ struct dropout {
 	uint64_t step;
 };
 
-static void apply(const struct dropout *d, const float *x, float *y)
+/* Elements [begin, end) of the whole tensor, of which x and y have the part that starts at begin. */
+static void apply_range(const struct dropout *d, size_t begin, size_t end, const float *x, float *y)
 {
 	const struct gn_op_desc *desc = &d->base.desc;
 	uint32_t key[2] = {(uint32_t)desc->seed, (uint32_t)(desc->seed >> 32)};
 	uint32_t high = (uint32_t)(d->step >> 32) << 16 | GN_RNG_DROPOUT;
-	size_t count = gn_layout_elements(&d->base.info.out);
 	float scale = (float)(1 / (1 - desc->rate));
 
 #pragma omp parallel for schedule(static)
-	for (size_t block = 0; block < (count + 3) / 4; block++) {
+	for (size_t block = begin / 4; block < (end + 3) / 4; block++) {
 		uint32_t counter[4] = {(uint32_t)block, desc->stream, (uint32_t)d->step, high}, draw[4];
+		size_t i = 4 * block < begin ? begin : 4 * block;
 
 		gn_philox(counter, key, draw);
-		for (size_t i = 4 * block; i < 4 * block + 4 && i < count; i++)
-			y[i] = draw[i % 4] / 4294967296.0 < desc->rate ? 0 : x[i] * scale;
+		for (; i < 4 * block + 4 && i < end; i++)
+			y[i - begin] = draw[i % 4] / 4294967296.0 < desc->rate ? 0 : x[i - begin] * scale;
+	}
+}
+
+static void apply(const struct dropout *d, const float *x, float *y)
+{
+	const struct gn_op_desc *desc = &d->base.desc;
+	size_t count = gn_layout_elements(&d->base.info.out), images = (size_t)d->base.info.out.n, part = count / images;
+
+	if (!desc->slice_of)
+		apply_range(d, 0, count, x, y);
+	for (size_t n = 0; desc->slice_of && n < images; n++) {
+		size_t begin = n * desc->slice_of + desc->slice_begin;
+
+		apply_range(d, begin, begin + part, x + n * part, y + n * part);
 	}
 }
 

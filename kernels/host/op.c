@@ -38,6 +38,8 @@ enum gn_status gn_host_op_create(const struct gn_op *base, struct gn_op **out, s
 	case GN_OP_TOKENS:
 	case GN_OP_FIRST_PIXEL:
 		return gn_host_tokens_create(base, out, err);
+	case GN_OP_CONJUGATE:
+		break; /* gn_conjugate_create */
 	}
 	return gn_err_set(err, GN_ERR_UNSUPPORTED, "unknown operator kind %d", (int)base->desc.kind);
 }

@@ -100,10 +100,22 @@ static void batch_norm_forward(struct ref_op *r, const double *x, double *y)
 	gn_ref_batch_norm_forward(w->n, w->c, map, x, mean, var, r->base.desc.eps, r->weight, r->bias, y);
 }
 
+/* A slice draws the mask of the whole. */
+static void drop(const struct gn_op_desc *d, size_t count, const double *x, uint64_t step, double *y)
+{
+	size_t part = count / (size_t)d->in[0].n;
+
+	for (int n = 0; d->slice_of && n < d->in[0].n; n++)
+		gn_ref_dropout((size_t)n * d->slice_of + d->slice_begin, part, x + (size_t)n * part, d->rate, d->seed, d->stream, step,
+				    y + (size_t)n * part);
+	if (!d->slice_of)
+		gn_ref_dropout(0, count, x, d->rate, d->seed, d->stream, step, y);
+}
+
 static void dropout_forward(const struct gn_op_desc *d, size_t count, const double *x, uint64_t step, double *y)
 {
 	if (d->training)
-		gn_ref_dropout(count, x, d->rate, d->seed, d->stream, step, y);
+		drop(d, count, x, step, y);
 	else
 		memmove(y, x, count * sizeof *y);
 }
@@ -177,6 +189,8 @@ static void forward_of_kind(struct ref_op *r, size_t count)
 	case GN_OP_FIRST_PIXEL:
 		tokens_forward(r, x, y);
 		break;
+	case GN_OP_CONJUGATE:
+		break; /* gn_conjugate_create */
 	}
 }
 
@@ -280,7 +294,7 @@ static void backward_of_kind(struct ref_op *r, size_t count, const double *dy)
 				       r->weight, b->din[0], r->dweight, d->bias ? r->dbias : NULL);
 		break;
 	case GN_OP_DROPOUT:
-		gn_ref_dropout(count, dy, d->rate, d->seed, d->stream, r->step, b->din[0]);
+		drop(d, count, dy, r->step, b->din[0]);
 		break;
 	case GN_OP_REORDER:
 		memcpy(b->din[0], dy, count * sizeof *dy);
@@ -301,6 +315,8 @@ static void backward_of_kind(struct ref_op *r, size_t count, const double *dy)
 	case GN_OP_ATTENTION:
 	case GN_OP_FIRST_PIXEL:
 		tokens_backward(r, dy);
+		break;
+	case GN_OP_CONJUGATE:
 		break;
 	}
 }

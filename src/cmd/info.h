@@ -4,6 +4,8 @@
 #define GN_CMD_INFO_H
 
 #include "src/cmd/sim.h"
+#include "src/train/parallel/mesh.h"
+#include "src/train/plan/plan_cost.h"
 
 #include <stdint.h>
 
@@ -22,9 +24,22 @@ struct gn_info_plan_options {
 	struct gn_sim_options sim; /* the machine of --parallel */
 };
 
+/* What the roofline is of: as given, or measured here, which takes a second. */
+struct gn_info_machine {
+	const char *precision; /* the precision in use */
+	double bytes_per_s, flops_per_s;
+};
+enum gn_status gn_info_machine(const struct gn_info_plan_options *o, struct gn_info_machine *m, struct gn_err *err);
+/* Forward and backward of an operator. */
+double gn_info_roofline_s(const struct gn_info_machine *m, const struct gn_plan_cost *c);
+
 /* Prints the operators of a training or inference step of a model on this machine, their cost, and their roofline time. */
 int gn_info_plan(const struct gn_info_plan_options *options);
 
+/* The same as the next one, of a mesh with tensor groups. */
+enum gn_status gn_info_tensor(const struct gn_info_plan_options *o, const struct gn_model *model, const struct gn_plan_options *plan,
+			      const struct gn_sim_topology *ranks, const struct gn_mesh_shape *shape, struct gn_err *err);
+void gn_info_print_mesh(const struct gn_mesh *mesh, const struct gn_sim_topology *machine);
 /* Prints what a step of a mesh of ranks should take, or of all meshes. */
 int gn_info_parallel(const struct gn_info_plan_options *options);
 

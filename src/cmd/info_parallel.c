@@ -12,8 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PIPELINES_SHOWN = 4 };
-
 /* What all meshes share. */
 struct question {
 	const struct gn_info_plan_options *o;
@@ -64,6 +62,8 @@ static enum gn_status check(struct question *q, struct gn_err *err)
 	if (!strcmp(o->parallel, "auto"))
 		return o->cut ? gn_err_set(err, GN_ERR_USAGE, "--cut and --parallel auto: each mesh has cuts of its own; give the mesh") : GN_OK;
 	status = gn_mesh_parse(o->parallel, gn_sim_ranks(&q->machine), &q->shape, err);
+	if (!status && q->shape.tensor > 1 && o->cut)
+		return gn_err_set(err, GN_ERR_USAGE, "--cut is where stages of a pipeline begin, and --parallel %s has none", o->parallel);
 	if (status || !o->cut)
 		return status;
 	nodes = calloc((size_t)q->shape.pipeline, sizeof *nodes);
@@ -90,7 +90,7 @@ static enum gn_status ask(struct question *q, struct gn_err *err)
 		status = gn_model_create(o->model, (int)o->classes, 0, side, &q->model, err);
 	if (!status)
 		status = check(q, err);
-	if (status)
+	if (status || q->shape.tensor > 1)
 		return status;
 	if (o->gb_per_s > 0 && o->gflop_per_s > 0)
 		return gn_cut_costs_estimate(q->model, &q->plan, o->gb_per_s * 1e9, o->gflop_per_s * 1e9, &q->costs, err);
@@ -209,33 +209,11 @@ static void print_json(const struct question *q, const struct answer *a)
 	gn_strbuf_release(&cut);
 }
 
-static void print_mesh(const struct question *q, const struct answer *a)
-{
-	const char **hosts = calloc((size_t)a->mesh.size, sizeof *hosts);
-	char(*names)[16] = calloc((size_t)q->machine.nodes, sizeof *names);
-	struct gn_strbuf text;
-
-	gn_strbuf_init(&text);
-	if (hosts && names) {
-		for (int r = 0; r < a->mesh.size; r++) {
-			int node = gn_sim_node_of(&q->machine, r);
-
-			snprintf(names[node], sizeof names[node], "node%d", node);
-			hosts[r] = names[node];
-		}
-		gn_mesh_draw(&a->mesh, hosts, PIPELINES_SHOWN, &text);
-		fputs(gn_strbuf_text(&text), stdout);
-	}
-	gn_strbuf_release(&text);
-	free(hosts);
-	free(names);
-}
-
 static void print_details(const struct question *q, const struct answer *a)
 {
 	struct gn_strbuf cut;
 
-	print_mesh(q, a);
+	gn_info_print_mesh(&a->mesh, &q->machine);
 	printf("\n%5s  %-24s %10s %10s %9s %12s %10s %10s\n", "stage", "first layer", "forward ms", "backward ms", "update ms", "output MB", "sum MB",
 	       "memory MB");
 	for (int s = 0; s < a->schedule.stages; s++)
@@ -308,7 +286,9 @@ int gn_info_parallel(const struct gn_info_plan_options *o)
 	struct gn_err err;
 	enum gn_status status = ask(&q, &err);
 
-	if (!status)
+	if (!status && q.shape.tensor > 1)
+		status = gn_info_tensor(o, q.model, &q.plan, &q.machine, &q.shape, &err);
+	else if (!status)
 		status = strcmp(o->parallel, "auto") ? answer_one(&q, &err) : answer_all(&q, &err);
 	gn_cut_costs_release(&q.costs);
 	gn_model_destroy(q.model);

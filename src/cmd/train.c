@@ -267,8 +267,9 @@ static const struct gn_option options[] = {
 	 .help = "with --update sync, async and ssp:N: the last N ranks hold parameters and optimizer state, and do not train; shared: every "
 		 "rank holds a part beside its training"},
 	{.name = "parallel", .kind = GN_OPTION_TEXT, .offset = FIELD(parallel), .value_name = "MESH",
-	 .help = "data=D,pipeline=P: divide the network into P stages on as many ranks, a pipeline, and train D pipelines on data of their own; one "
-		 "of the two may be left out (default: all ranks train the whole network)"},
+	 .help = "data=D,pipeline=P: divide the network into P stages on as many ranks, a pipeline, and train D pipelines on data of their own. "
+		 "data=D,tensor=T: divide each layer among T ranks instead. One of the two numbers may be left out (default: all ranks train the "
+		 "whole network)"},
 	{.name = "pipe-schedule", .kind = GN_OPTION_CHOICE, .offset = FIELD(pipe_schedule), .value_name = "NAME", .initial = "1f1b",
 	 .choices = GN_PIPE_CHOICES,
 	 .help = "order of micro-batches in a pipeline. gpipe: all forward, then all backward; 1f1b: forward and backward in turns, with "

@@ -49,6 +49,7 @@ libgannet_train_a_SOURCES += \
 	src/train/loop/session_shard.c \
 	src/train/loop/session_state.c \
 	src/train/loop/session_status.c \
+	src/train/loop/session_tensor.c \
 	src/train/loop/session_step.c \
 	src/train/loop/session_train.c \
 	src/train/loop/staging.c src/train/loop/staging.h \
@@ -91,6 +92,7 @@ libgannet_train_a_SOURCES += \
 	src/train/model/model.c src/train/model/model.h \
 	src/train/model/model_internal.h \
 	src/train/model/model_part.c \
+	src/train/model/model_slice.c \
 	src/train/model/onnx.c src/train/model/onnx.h \
 	src/train/model/onnx_graph.c \
 	src/train/model/onnx_internal.h \
@@ -147,7 +149,8 @@ libgannet_train_a_SOURCES += \
 	src/train/parallel/shard.c src/train/parallel/shard.h \
 	src/train/parallel/sharing.h \
 	src/train/parallel/sharing_table.c \
-	src/train/parallel/step_forecast.c src/train/parallel/step_forecast.h
+	src/train/parallel/step_forecast.c src/train/parallel/step_forecast.h \
+	src/train/parallel/tensor_group.c src/train/parallel/tensor_group.h
 
 libgannet_train_a_SOURCES += \
 	src/train/plan/bn_folding.c \

@@ -245,13 +245,13 @@ static void relu_backward(const struct gn_ref_window *w, struct point *p)
 static void dropout_forward(const struct gn_ref_window *w, const struct point *p, double *y)
 {
 	(void)w;
-	gn_ref_dropout(p->x_count, p->x, 0.5, 3, 4, 5, y);
+	gn_ref_dropout(0, p->x_count, p->x, 0.5, 3, 4, 5, y);
 }
 
 static void dropout_backward(const struct gn_ref_window *w, struct point *p)
 {
 	(void)w;
-	gn_ref_dropout(p->x_count, p->c, 0.5, 3, 4, 5, p->dx);
+	gn_ref_dropout(0, p->x_count, p->c, 0.5, 3, 4, 5, p->dx);
 }
 
 static void test_pointwise(void **state)
@@ -273,9 +273,9 @@ static void test_dropout_masks(void **state)
 	(void)state;
 	for (size_t i = 0; i < ROOM; i++)
 		x[i] = 1;
-	gn_ref_dropout(ROOM, x, 0.5, 1, 0, 10, a);
-	gn_ref_dropout(ROOM, x, 0.5, 1, 0, 10, b);
-	gn_ref_dropout(ROOM, x, 0.5, 1, 0, 11, c);
+	gn_ref_dropout(0, ROOM, x, 0.5, 1, 0, 10, a);
+	gn_ref_dropout(0, ROOM, x, 0.5, 1, 0, 10, b);
+	gn_ref_dropout(0, ROOM, x, 0.5, 1, 0, 11, c);
 	assert_memory_equal(a, b, sizeof a);
 	for (size_t i = 0; i < ROOM; i++) {
 		assert_true(a[i] == 0 || a[i] == 2);

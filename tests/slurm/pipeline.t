@@ -1,5 +1,5 @@
 #!/bin/bash
-# Pipelines under srun on two nodes: stages of one pipeline on one node, the mesh drawn with hosts, a node that is lost.
+# Pipelines and tensor groups under srun on two nodes: those of one data index on one node, the mesh drawn with hosts, a rank that is lost.
 set -u
 # shellcheck source=tests/slurm/cluster.sh
 . "$GN_SOURCE/tests/slurm/cluster.sh"
@@ -17,6 +17,11 @@ check "the same bits" test "$(field "$cluster/data.jsonl" end params_sha256)" = 
 expect 0 'data 0: n1\[0\] -> n1\[2\]' "a pipeline is on one node" cat "$cluster/mesh.out"
 check "one pipeline over both nodes" run long 2 --steps 6 --batch 8 --micro-batches 2 --parallel pipeline=2 --cut conv2
 expect 0 'data 0: n1\[0\] => n2\[1\]' "which the log shows" cat "$cluster/long.out"
+check "two tensor groups" run tensor 4 --steps 6 --batch 4 --accumulate 2 --parallel data=2,tensor=2
+check "the same up to rounding" "$GN_SOURCE/tests/train/apart" "$cluster/data/latest/model.safetensors" "$cluster/tensor/latest/model.safetensors" 1e-4
+expect 0 'data 0: n1\[0\] - n1\[2\]' "a tensor group is on one node" cat "$cluster/tensor.out"
+check "one tensor group over both nodes" run wide 2 --steps 6 --batch 8 --parallel tensor=2
+expect 0 'data 0: n1\[0\] = n2\[1\]' "which the log shows" cat "$cluster/wide.out"
 
 run lost 4 --epochs 1000 --log-every 1 --batch 8 --micro-batches 2 --parallel data=2,pipeline=2 --cut conv2 &
 run=$!

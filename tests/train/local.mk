@@ -76,4 +76,9 @@ SLOW_TESTS += tests/train/servers.t tests/train/servers_lost.t
 SLOW_TESTS += tests/train/networks.t
 SLOW_TESTS += tests/train/elastic_batch.t tests/train/elastic_join.t tests/train/stage.t tests/train/compress_auto.t \
 	tests/train/sampling.t tests/train/local_steps.t
-EXTRA_DIST += tests/train/pipeline_networks.t tests/train/mode_faults.t tests/train/elastic_faults.t
+EXTRA_DIST += tests/train/tensor_networks.t tests/train/pipeline_networks.t tests/train/mode_faults.t tests/train/elastic_faults.t
+UNIT_TESTS += tests/train/test_tensor
+tests_train_test_tensor_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_train_test_tensor_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
+tests_train_test_tensor_LDADD = $(TRAIN_TEST_LIBS)
+SHELL_TESTS += tests/train/tensor.t

@@ -41,7 +41,9 @@ static void test_parse(void **state)
 	refused("pipeline=4", 1, "1 rank cannot be divided");
 	refused("data=4", 6, "cannot be divided by data=4");
 	refused("data=1048576,pipeline=1048576", 6, "are 1099511627776 ranks");
-	refused("tensor=2", 2, "not divided among ranks yet");
+	refused("tensor=2,pipeline=2", 4, "cannot be combined");
+	refused("tensor=2", 3, "3 ranks cannot be divided by tensor=2");
+	refused("data=2,tensor=2", 2, "data=2 x tensor=2 are 4 ranks");
 	refused("data=2,data=2", 4, "given twice");
 	refused("", 4, "none of");
 	refused("data=2,", 2, "none of");

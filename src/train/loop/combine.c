@@ -115,6 +115,13 @@ static int asks_pipeline(const struct gn_train_options *o)
 	return o->parallel && !gn_mesh_parse(o->parallel, 0, &shape, NULL) && shape.pipeline != 1;
 }
 
+static int asks_tensor(const struct gn_train_options *o)
+{
+	struct gn_mesh_shape shape;
+
+	return o->parallel && !gn_mesh_parse(o->parallel, 0, &shape, NULL) && shape.tensor > 1;
+}
+
 static int asks_resize(const struct gn_train_options *o)
 {
 	return o->resize_schedule != NULL;
@@ -176,7 +183,7 @@ VALUE_OF(parallel)
 
 enum { COMPRESS, DGC, LOCAL, SHARD, GPU, SHARED, ALLREDUCE, OTHER_THAN_SGD, LARGE_BATCH, NESTEROV, AVERAGE, SERVERS, ASYNC, CLIP, SYNC_BN,
        HALVING, TRACE, CLASS_WEIGHTS, ELASTIC, GROWTH, LOCAL_FOLDER, PIPELINE, RESIZE, FREEZE,
-       KEPT_BATCH, SCALED_BATCH, GLOBAL_BATCH };
+       KEPT_BATCH, SCALED_BATCH, GLOBAL_BATCH, TENSOR };
 static const struct gn_train_feature features[] = {
 	[COMPRESS] = {"--compress", "--compress topk:0.1", asks_compress, compress_of},
 	[DGC] = {"--compress dgc:F", "--compress dgc:0.1", asks_dgc, compress_of},
@@ -203,6 +210,7 @@ static const struct gn_train_feature features[] = {
 	[SCALED_BATCH] = {"--elastic with --elastic-batch scale", "--elastic 2 --elastic-batch scale", asks_scaled_batch, NULL},
 	[GLOBAL_BATCH] = {"--global-batch", "--global-batch 64", asks_global_batch, NULL},
 	[PIPELINE] = {"--parallel with pipeline", "--parallel data=1,pipeline=2", asks_pipeline, parallel_of},
+	[TENSOR] = {"--parallel with tensor", "--parallel data=1,tensor=2", asks_tensor, parallel_of},
 	[RESIZE] = {"--resize-schedule", "--resize-schedule 0:16,1:28", asks_resize, NULL},
 	[FREEZE] = {"--freeze", "--freeze conv1.*", asks_freeze, NULL},
 };
@@ -254,6 +262,15 @@ static const struct gn_train_conflict conflicts[] = {
 	{&features[PIPELINE], &features[RESIZE], "stages exchange activations of one size"},
 	{&features[PIPELINE], &features[GLOBAL_BATCH], "each pipeline takes the same number of micro-batches"},
 	{&features[PIPELINE], &features[FREEZE], "a stage might have nothing left to train"},
+	{&features[TENSOR], &features[COMPRESS], "each rank has gradients of its slices, and compression is for those of the whole network"},
+	{&features[TENSOR], &features[LOCAL], "slices of one network cannot train by themselves"},
+	{&features[TENSOR], &features[SHARD], "each rank has the optimizer state of its slices already"},
+	{&features[TENSOR], &features[SERVERS], "servers have the whole network's parameters"},
+	{&features[TENSOR], &features[GPU], "activations are exchanged in the host's memory only"},
+	{&features[TENSOR], &features[SYNC_BN], "statistics are of the channels that a rank has, which others do not have"},
+	{&features[TENSOR], &features[ELASTIC], "slices of the network are lost with their rank"},
+	{&features[TENSOR], &features[LOCAL_FOLDER], "the first rank writes the slices of all, and nodes keep what their own ranks have"},
+	{&features[TENSOR], &features[RESIZE], "ranks exchange activations of one size"},
 };
 
 const struct gn_train_feature *gn_train_features(size_t *count)
@@ -284,7 +301,7 @@ static enum gn_status check_parallel(const struct gn_train_options *o, struct gn
 	if (o->accumulate * o->micro_batches > BATCHES_MAX)
 		return gn_err_set(err, GN_ERR_USAGE, "--accumulate %lld x --micro-batches %lld: a step has at most %d batches of a rank",
 				  (long long)o->accumulate, (long long)o->micro_batches, BATCHES_MAX);
-	if (o->parallel && shape.data && shape.pipeline == 1 && asks_elastic(o))
+	if (o->parallel && shape.data && shape.pipeline == 1 && shape.tensor == 1 && asks_elastic(o))
 		return gn_err_set(err, GN_ERR_USAGE, "--parallel %s and --elastic cannot be combined: the number of ranks changes; leave --parallel out",
 				  o->parallel);
 	if (o->cut && !asks_pipeline(o))

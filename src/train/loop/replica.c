@@ -117,10 +117,10 @@ enum gn_status gn_replica_share(struct gn_replica *r, struct gn_err *err)
 
 	if (!status && is_sharded(r))
 		status = alloc_shard(r, err);
-	arrays.parts = r->shard ? gn_shard_parts(r->shard) : NULL;
+	arrays.parts = r->shard ? gn_shard_parts(r->shard) : o->tensor ? gn_tensor_group_parts(o->tensor) : NULL;
 	arrays.elsewhere = o->servers != NULL;
 	arrays.no_slots = o->servers && gn_server_client_worker(o->servers) > 0;
-	arrays.group = r->shard ? gn_shard_group(r->shard) : o->pipe ? gn_pipe_stage_group(o->pipe) : NULL;
+	arrays.group = r->shard ? gn_shard_group(r->shard) : o->pipe ? gn_pipe_stage_group(o->pipe) : o->tensor ? gn_tensor_group_updates(o->tensor) : NULL;
 
 	/* sums of each batch are collective: all ranks need as many batches */
 	r->divides = r->shard && o->shard == GN_SHARD_GRADIENTS && o->batches > 1 && o->step_batches % gn_comm_size(o->comm) == 0;

@@ -19,6 +19,7 @@
 #include "src/train/parallel/reducer.h"
 #include "src/train/parallel/server_client.h"
 #include "src/train/parallel/shard.h"
+#include "src/train/parallel/tensor_group.h"
 #include "src/train/plan/device.h"
 #include "src/train/plan/plan.h"
 #include "src/train/plan/weight_layouts.h"
@@ -52,6 +53,7 @@ struct gn_replica_options {
 	size_t shard_bucket_bytes;	     /* that of the reducer's config */
 	struct gn_server_client *servers;    /* host; who updates the parameters; borrowed; NULL: the replica does */
 	struct gn_pipe_stage *pipe;	     /* host; model is that stage's part, and comm is of the ranks of this stage; borrowed; NULL: it is whole */
+	struct gn_tensor_group *tensor;	     /* host; model is a slice, and comm is of the ranks with the same one; borrowed; NULL: it is whole */
 };
 
 /* Zeroed: there is none. Members may be read by everybody, and are set by the functions below but for these: next, trace. */

@@ -84,6 +84,7 @@ enum gn_status gn_replica_set_plan(struct gn_replica *r, const struct gn_model *
 	o.mean_loss = r->piggyback + GN_PIGGYBACK_LOSS;
 	o.correct = r->piggyback + GN_PIGGYBACK_CORRECT;
 	o.class_weights = r->options.class_weights;
+	o.tensor = r->options.tensor ? gn_tensor_group_plans(r->options.tensor) : NULL;
 	o.mean_weight = o.class_weights ? r->piggyback + GN_PIGGYBACK_WEIGHT : NULL;
 	status = r->options.pipe ? create_stage(r, model, &o, err) : create_plan(r, model, &o, err);
 	return status || !r->reducer ? status : gn_replica_cut(r, err);

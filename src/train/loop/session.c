@@ -104,7 +104,8 @@ static enum gn_status init_replica(struct gn_session *s, struct gn_err *err)
 {
 	const struct gn_train_options *o = s->options;
 	struct gn_replica_options ro = {
-		.comm = gn_session_data_comm(s), .model = gn_session_own_model(s), .pipe = s->pipeline ? s->pipeline->stage : NULL, .log = s->log,
+		.comm = gn_session_data_comm(s), .model = gn_session_own_model(s), .pipe = s->pipeline ? s->pipeline->stage : NULL,
+		.tensor = s->pipeline ? s->pipeline->tensor : NULL, .log = s->log,
 		.device = s->device,
 		.optimizer = gn_session_optimizer_options(o), .servers = o->served,
 		.ema = o->ema, .class_weights = s->data.class_weights, .algo = o->algo, .gpu_comm = o->comm,
@@ -213,7 +214,9 @@ static void op_ran(void *context, int node, int backward, uint64_t began_ns, uin
 {
 	struct gn_session *s = context;
 
-	node += gn_model_origin(gn_session_own_model(s)).node;
+	const struct gn_model *own = gn_session_own_model(s);
+
+	node = gn_model_tensor(own).ranks ? gn_model_node(own, node)->number : node + gn_model_origin(own).node;
 	gn_trace_add(s->metrics.trace, backward ? GN_SPAN_OP_BACKWARD : GN_SPAN_OP_FORWARD, GN_TRACE_MAIN, (uint32_t)node, began_ns, ended_ns);
 }
 
@@ -267,7 +270,7 @@ static enum gn_status prepare(struct gn_session *s, struct gn_err *err)
 		status = make_loaders(s, err);
 	if (!status)
 		status = gn_session_make_schedule(s, err);
-	if (!status && s->options->log_samples)
+	if (!status && s->options->log_samples && (!s->pipeline || !s->pipeline->tensor || !gn_comm_rank(s->pipeline->pipe)))
 		status = gn_sample_log_open(s->options->log_samples, s->options->carried ? s->options->carried->world : 1,
 					    gn_world_rank(gn_comm_world(s->comm)), s->log, &s->metrics.samples, err);
 	if (!status && s->options->log && gn_comm_rank(s->comm) == 0)

@@ -116,20 +116,21 @@ struct gn_compress_choice {
 	double step_s, exposed_s;  /* the least of the steps after the first ones, and what they waited for gradients */
 };
 
-/* Of a run whose network is divided among the stages of pipelines. The session's communicator stays the world and its model the whole network;
- * its replica trains this rank's part with the ranks of the same stage, its worker is the data index. The whole arrays are in host memory in
- * torch's order, on rank 0, and on the others if there is something to evaluate; they are current after gn_session_gather. */
+/* Of a run whose network is divided among the stages of pipelines, or by channels among the ranks of tensor groups. The session's communicator
+ * stays the world and its model the whole network; its replica trains this rank's part with the ranks of the same stage or slice, its worker
+ * is the data index. The whole arrays are in host memory in torch's order, on rank 0, and on the others if there is something to evaluate; they are current after gn_session_gather. */
 struct gn_session_pipeline {
 	struct gn_mesh mesh;
-	struct gn_comm *data;	/* the ranks of this stage, by data index */
-	struct gn_comm *pipe;	/* the stages of this rank's pipeline, by stage */
-	struct gn_pipe_stage *stage;
+	struct gn_comm *data;	/* the ranks of this stage or slice, by data index */
+	struct gn_comm *pipe;	/* the stages of this rank's pipeline, by stage; or the ranks of its tensor group, by slice */
+	struct gn_pipe_stage *stage; /* NULL: of a tensor group */
+	struct gn_tensor_group *tensor; /* NULL: of a pipeline */
 	struct gn_model *part;
 	int *nodes;		/* [stages - 1]: the first node of each stage but the first */
 	struct gn_weight_layouts *plain; /* of the whole network: torch's order */
 	float *params, *buffers; /* NULL: this rank has none of the whole */
 	float *average_params, *average_buffers; /* with --ema */
-	double waited_s;	/* before the first step, as the next */
+	double waited_s;	/* before the first step, as the next; of a tensor group what was exchanged */
 	uint64_t sent_bytes;
 };
 
@@ -308,12 +309,13 @@ int gn_session_batches_of(const struct gn_session *s, int worker);
 /* Epochs done, with the fraction of the current one. */
 double gn_session_epoch(const struct gn_session *s);
 
-/* --- pipelines, session_pipeline.c and session_mesh_log.c --- */
+/* --- pipelines and tensor groups: session_pipeline.c, session_tensor.c and session_mesh_log.c --- */
 
-/* Collective; failures are agreed on. With --parallel: the mesh, and, where it has pipelines, s->pipeline. Sets worker and workers. */
+/* Collective; failures are agreed on. With --parallel: the mesh, and, where it has pipelines or tensor groups, s->pipeline. Sets worker and
+ * workers. */
 enum gn_status gn_session_open_mesh(struct gn_session *s, struct gn_err *err);
-/* Collective; failures are agreed on. After the model is there: where it is cut, this rank's part and its stage. Without pipelines nothing,
- * here and below. */
+/* Collective; failures are agreed on. After the model is there: where it is cut, this rank's part and its stage, or its slice and
+ * its group. Without them nothing, here and below. */
 enum gn_status gn_session_cut(struct gn_session *s, struct gn_err *err);
 /* Local. Memory for the whole arrays. */
 enum gn_status gn_session_alloc_whole(struct gn_session *s, struct gn_err *err);
@@ -327,6 +329,9 @@ int gn_session_reads_images(const struct gn_session *s);
 enum gn_status gn_session_gather(struct gn_session *s, int everywhere, struct gn_err *err);
 /* Borrows the whole averages. */
 void gn_session_whole_average(const struct gn_session *s, struct gn_ema *out);
+/* The same of one array of a tensor group, kind 0 of parameters, 1 of buffers; of data index 0, on slice 0; and from there to all. */
+enum gn_status gn_session_collect_slices(const struct gn_session *s, const struct gn_array *part, int kind, float *whole, struct gn_err *err);
+enum gn_status gn_session_take_slices(const struct gn_session *s, const float *whole, int kind, const struct gn_array *part, struct gn_err *err);
 /* For a checkpoint: which elements of slots this rank has, and copies of them in torch's order, freed by gn_session_free_split. */
 void gn_session_set_stage_range(const struct gn_session *s, struct gn_checkpoint_arrays *a);
 enum gn_status gn_session_split_stage(struct gn_session *s, struct gn_checkpoint_arrays *a, struct gn_err *err);

@@ -19,18 +19,31 @@ struct report {
 	int32_t plans;
 };
 
+/* To the next stage, or what a tensor group exchanges; waited for the neighbours, or in exchanges. */
+static uint64_t sent_bytes(const struct gn_session_pipeline *p)
+{
+	return p->stage ? gn_pipe_stage_sent_bytes(p->stage) : gn_tensor_group_bytes(p->tensor);
+}
+
+static double waited_s(const struct gn_session_pipeline *p)
+{
+	return p->stage ? gn_pipe_stage_waited_s(p->stage) : gn_tensor_group_waited_s(p->tensor);
+}
+
 static struct report own_report(const struct gn_session *s)
 {
 	const struct gn_session_pipeline *p = s->pipeline;
 	const struct gn_replica *r = &s->replica;
 	size_t params = r->params.count * sizeof(float), ignored;
-
-	return (struct report){
+	struct report own = {
 		.param_bytes = params, .state_bytes = params * (r->accumulated ? 3 : 2) + gn_replica_state_bytes(r, &ignored),
-		.plan_bytes = gn_replica_plan_bytes(r), .plans = r->plan_count, .output_bytes = gn_pipe_stage_output_bytes(p->stage),
-		.sent_bytes = gn_pipe_stage_sent_bytes(p->stage) - p->sent_bytes, .waited_s = gn_pipe_stage_waited_s(p->stage) - p->waited_s,
-		.steps_s = s->metrics.steps_s,
+		.plan_bytes = gn_replica_plan_bytes(r), .plans = r->plan_count, .steps_s = s->metrics.steps_s,
+		.sent_bytes = sent_bytes(p) - p->sent_bytes, .waited_s = waited_s(p) - p->waited_s,
 	};
+
+	if (p->stage)
+		own.output_bytes = gn_pipe_stage_output_bytes(p->stage);
+	return own;
 }
 
 /* *all: by rank, freed by the caller. */
@@ -85,28 +98,47 @@ static void log_stage(const struct gn_session *s, int stage, const struct report
 	gn_strbuf_release(&from);
 }
 
+static void log_slices(const struct gn_session *s, const struct report *r)
+{
+	const double all = (double)gn_model_param_elements(s->model) * sizeof(float);
+
+	gn_log_info(s->log, "each rank of a tensor group: %.4g MB of parameters, %.3f of the network's %.4g MB, %.4g MB with gradients and optimizer "
+		    "state, %.4g MB of activations; %s all parameters once more, for checkpoints%s", (double)r->param_bytes * 1e-6,
+		    (double)r->param_bytes / all, all * 1e-6, (double)r->state_bytes * 1e-6, (double)r->plan_bytes * 1e-6,
+		    s->options->val ? "each rank has" : "rank 0 has", s->options->val ? " and evaluation" : "");
+}
+
+static void log_stages(const struct gn_session *s, const struct report *all)
+{
+	const struct gn_session_pipeline *p = s->pipeline;
+	const struct gn_pipe_schedule *schedule = gn_pipe_stage_schedule(p->stage);
+
+	for (int stage = 0; stage < p->mesh.shape.pipeline; stage++)
+		log_stage(s, stage, &all[gn_mesh_rank(&p->mesh, 0, stage)]);
+	gn_log_info(s->log, "schedule %s of %d micro-batches a step: each stage idles %.0f %% of it if all take equally long",
+		    schedule->kind == GN_PIPE_GPIPE ? "gpipe" : "1f1b", schedule->batches, 100 * gn_pipe_schedule_bubble(schedule));
+}
+
 enum gn_status gn_session_log_mesh(struct gn_session *s, struct gn_err *err)
 {
 	struct gn_session_pipeline *p = s->pipeline;
-	const struct gn_pipe_schedule *schedule;
 	struct report *all;
 	enum gn_status status;
 
 	if (!p)
 		return GN_OK;
-	schedule = gn_pipe_stage_schedule(p->stage);
-	p->waited_s = gn_pipe_stage_waited_s(p->stage);
-	p->sent_bytes = gn_pipe_stage_sent_bytes(p->stage);
+	p->waited_s = waited_s(p);
+	p->sent_bytes = sent_bytes(p);
 	status = gather_reports(s, &all, err);
 	if (status || gn_comm_rank(s->comm)) {
 		free(all);
 		return status;
 	}
 	draw(s);
-	for (int stage = 0; stage < p->mesh.shape.pipeline; stage++)
-		log_stage(s, stage, &all[gn_mesh_rank(&p->mesh, 0, stage)]);
-	gn_log_info(s->log, "schedule %s of %d micro-batches a step: each stage idles %.0f %% of it if all take equally long",
-		    schedule->kind == GN_PIPE_GPIPE ? "gpipe" : "1f1b", schedule->batches, 100 * gn_pipe_schedule_bubble(schedule));
+	if (p->tensor)
+		log_slices(s, &all[0]);
+	else
+		log_stages(s, all);
 	free(all);
 	return GN_OK;
 }
@@ -121,7 +153,10 @@ enum gn_status gn_session_log_bubble(struct gn_session *s, struct gn_err *err)
 
 	if (status || !p || !steps)
 		return status;
-	for (int stage = 0; stage < p->mesh.shape.pipeline && root; stage++) {
+	if (p->tensor && root)
+		gn_log_info(s->log, "slice 0 of %d took %.0f %% of the steps' time for exchanges in its tensor group, of %.4g MB a step", p->mesh.shape.tensor,
+			    all[0].steps_s > 0 ? 100 * all[0].waited_s / all[0].steps_s : 0, (double)all[0].sent_bytes / (double)steps * 1e-6);
+	for (int stage = 0; stage < p->mesh.shape.pipeline && root && p->stage; stage++) {
 		const struct report *r = &all[gn_mesh_rank(&p->mesh, 0, stage)];
 
 		gn_log_info(s->log, "stage %d of %d waited %.0f %% of the steps' time for its neighbours, by formula %.0f %%; it sent them %.4g MB a step",
@@ -139,10 +174,16 @@ void gn_session_put_mesh(const struct gn_session *s, struct gn_json *j)
 
 	if (!p)
 		return;
-	gn_strbuf_init(&cuts);
-	gn_cuts_text(s->model, p->nodes, p->mesh.shape.pipeline - 1, &cuts);
 	gn_json_object(j, "mesh");
 	gn_json_int(j, "data", p->mesh.shape.data);
+	if (p->tensor) {
+		gn_json_int(j, "tensor", p->mesh.shape.tensor);
+		gn_json_uint(j, "param_bytes", s->replica.params.count * sizeof(float));
+		gn_json_end(j);
+		return;
+	}
+	gn_strbuf_init(&cuts);
+	gn_cuts_text(s->model, p->nodes, p->mesh.shape.pipeline - 1, &cuts);
 	gn_json_int(j, "pipeline", p->mesh.shape.pipeline);
 	gn_json_string(j, "cut", gn_strbuf_text(&cuts));
 	gn_json_string(j, "schedule", s->options->pipe_schedule);
@@ -157,7 +198,10 @@ void gn_session_name_lost(const struct gn_session *s, struct gn_err *err)
 	const struct gn_world *world = gn_comm_world(s->comm);
 
 	for (int r = gn_comm_size(s->comm) - 1; p && r >= 0; r--)
-		if (gn_world_is_lost(world, r))
+		if (gn_world_is_lost(world, r) && p->mesh.shape.tensor > 1)
+			gn_err_prefix(err, "rank %d, slice %d of %d of tensor group %d, is lost", r, gn_mesh_slice(&p->mesh, r), p->mesh.shape.tensor,
+				      gn_mesh_data_index(&p->mesh, r));
+		else if (gn_world_is_lost(world, r))
 			gn_err_prefix(err, "rank %d, stage %d of %d of pipeline %d, is lost", r, gn_mesh_stage(&p->mesh, r), p->mesh.shape.pipeline,
 				      gn_mesh_data_index(&p->mesh, r));
 }

@@ -33,7 +33,7 @@ enum gn_status gn_session_open_mesh(struct gn_session *s, struct gn_err *err)
 	int rank = gn_comm_rank(s->comm), data, stage;
 	enum gn_status status = s->options->parallel ? gn_mesh_parse(s->options->parallel, gn_comm_size(s->comm), &shape, err) : GN_OK;
 
-	if (status || !s->options->parallel || shape.pipeline == 1)
+	if (status || !s->options->parallel || (shape.pipeline == 1 && shape.tensor == 1))
 		return status; /* alike on all ranks */
 	s->pipeline = p = calloc(1, sizeof *p);
 	status = p ? place(p, &shape, gn_comm_world(s->comm), err) : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a mesh");
@@ -41,10 +41,10 @@ enum gn_status gn_session_open_mesh(struct gn_session *s, struct gn_err *err)
 	if (status)
 		return status;
 	data = gn_mesh_data_index(&p->mesh, rank);
-	stage = gn_mesh_stage(&p->mesh, rank);
-	status = gn_comm_split(s->comm, data, stage, "pipeline", &p->pipe, err);
+	stage = shape.tensor > 1 ? gn_mesh_slice(&p->mesh, rank) : gn_mesh_stage(&p->mesh, rank);
+	status = gn_comm_split(s->comm, data, stage, shape.tensor > 1 ? "tensor" : "pipeline", &p->pipe, err);
 	if (!status)
-		status = gn_comm_split(s->comm, stage, data, "stage", &p->data, err);
+		status = gn_comm_split(s->comm, stage, data, shape.tensor > 1 ? "slice" : "stage", &p->data, err);
 	s->worker = data;
 	s->workers = shape.data;
 	return status;
@@ -87,6 +87,14 @@ static enum gn_status make_part(struct gn_session *s, struct gn_err *err)
 	return status ? status : gn_pipe_stage_create(p->pipe, &schedule, &p->stage, err);
 }
 
+static enum gn_status make_slice(struct gn_session *s, struct gn_err *err)
+{
+	struct gn_session_pipeline *p = s->pipeline;
+	enum gn_status status = gn_model_slice(s->model, gn_comm_rank(p->pipe), gn_comm_size(p->pipe), &p->part, err);
+
+	return status ? status : gn_tensor_group_create(p->pipe, p->part, &p->tensor, err);
+}
+
 enum gn_status gn_session_cut(struct gn_session *s, struct gn_err *err)
 {
 	struct gn_session_pipeline *p = s->pipeline;
@@ -95,6 +103,8 @@ enum gn_status gn_session_cut(struct gn_session *s, struct gn_err *err)
 
 	if (!p)
 		return GN_OK;
+	if (p->mesh.shape.tensor > 1)
+		return gn_agree_status(s->comm, make_slice(s, err), err);
 	stages = p->mesh.shape.pipeline;
 	p->nodes = calloc((size_t)stages, sizeof *p->nodes);
 	if (!p->nodes)
@@ -137,6 +147,7 @@ void gn_session_pipeline_destroy(struct gn_session_pipeline *p)
 	if (!p)
 		return;
 	gn_pipe_stage_destroy(p->stage);
+	gn_tensor_group_destroy(p->tensor);
 	gn_weight_layouts_destroy(p->plain);
 	gn_model_destroy(p->part);
 	gn_comm_destroy(p->data);
@@ -162,7 +173,7 @@ struct gn_comm *gn_session_data_comm(const struct gn_session *s)
 
 int gn_session_reads_images(const struct gn_session *s)
 {
-	return !s->pipeline || gn_pipe_stage_is_first(s->pipeline->stage);
+	return !s->pipeline || !s->pipeline->stage || gn_pipe_stage_is_first(s->pipeline->stage);
 }
 
 /* --- parts and the whole --- */
@@ -219,7 +230,7 @@ static enum gn_status collect(const struct gn_session *s, const struct gn_array 
 static enum gn_status gather(struct gn_session *s, const struct gn_array *part, int kind, float *whole, int everywhere, struct gn_err *err)
 {
 	size_t elements = kind ? gn_model_buffer_elements(s->model) : gn_model_param_elements(s->model);
-	enum gn_status status = s->worker ? GN_OK : gn_session_alone(s, collect(s, part, kind, whole, err));
+	enum gn_status status = s->worker ? GN_OK : gn_session_alone(s, (s->pipeline->tensor ? gn_session_collect_slices : collect)(s, part, kind, whole, err));
 
 	if (status || !everywhere || !elements)
 		return status;
@@ -255,35 +266,46 @@ void gn_session_whole_average(const struct gn_session *s, struct gn_ema *out)
 
 void gn_session_set_stage_range(const struct gn_session *s, struct gn_checkpoint_arrays *a)
 {
-	struct range r[2];
+	struct range r[2] = {{0, 0}, {0, 0}};
 
-	ranges_of(s, gn_comm_rank(s->pipeline->pipe), r);
+	if (s->pipeline->stage)
+		ranges_of(s, gn_comm_rank(s->pipeline->pipe), r);
+	else if (gn_comm_rank(s->comm) == 0)
+		r[0].end = gn_model_param_elements(s->model); /* gathered there */
 	a->is_split = 1;
 	a->begin = r[0].begin;
 	a->end = s->worker ? a->begin : r[0].end; /* pipelines have the same state: the first one writes it */
 }
 
+static enum gn_status copy_slot(const struct gn_session *s, const struct gn_array *slot, size_t count, float *to, struct gn_err *err)
+{
+	if (s->pipeline->tensor)
+		return s->worker ? GN_OK : gn_session_collect_slices(s, slot, 0, to, err);
+	if (count) {
+		memcpy(to, slot->host, count * sizeof(float));
+		gn_weight_layouts_out(s->replica.layouts, to);
+	}
+	return GN_OK;
+}
+
 enum gn_status gn_session_split_stage(struct gn_session *s, struct gn_checkpoint_arrays *a, struct gn_err *err)
 {
+	int slots = gn_optim_slots(s->checkpoint.info.optimizer);
 	enum gn_status status = GN_OK;
 
 	gn_session_set_stage_range(s, a);
-	for (int k = 0; k < gn_optim_slots(s->checkpoint.info.optimizer) && !status; k++) {
-		const struct gn_array *slot = gn_optimizer_slot(s->replica.optimizer, k);
-		size_t count = a->end - a->begin;
-
-		a->slots[k] = malloc(count * sizeof(float) + 1);
+	for (int k = 0; k < slots && !status; k++) {
+		a->slots[k] = calloc(a->end - a->begin + 1, sizeof(float));
 		if (!a->slots[k])
 			status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a part of the optimizer's state");
-		else if (count) {
-			memcpy(a->slots[k], slot->host, count * sizeof(float));
-			gn_weight_layouts_out(s->replica.layouts, a->slots[k]);
-		}
 	}
-	return gn_agree_status(s->comm, status, err);
+	status = gn_agree_status(s->comm, status, err);
+	for (int k = 0; k < slots && !status; k++)
+		status = gn_session_alone(s, copy_slot(s, gn_optimizer_slot(s->replica.optimizer, k), a->end - a->begin, a->slots[k], err));
+	return status;
 }
 
-/* What rank 0 has of all becomes this rank's part: from stage to stage of the first pipeline, then from there to the others. */
+/* What rank 0 has of all becomes this rank's part, by slices, or from stage to stage of the first pipeline, then from there to the others. */
 static enum gn_status take(const struct gn_session *s, const float *whole, int kind, const struct gn_array *part, struct gn_err *err)
 {
 	const struct gn_session_pipeline *p = s->pipeline;
@@ -291,6 +313,8 @@ static enum gn_status take(const struct gn_session *s, const float *whole, int k
 	struct range r[2];
 	enum gn_status status = GN_OK;
 
+	if (p->tensor)
+		return gn_session_take_slices(s, whole, kind, part, err);
 	for (int stage = 1; root && stage < gn_comm_size(p->pipe) && !status; stage++) {
 		ranges_of(s, stage, r);
 		if (r[kind].end > r[kind].begin)

@@ -24,11 +24,24 @@ double gn_step_since(struct gn_running_step *run, enum gn_span kind)
 	return seconds(before, now);
 }
 
+/* Seconds that plans have spent in exchanges of a tensor group since the last call. */
+static double exchanged_s(struct gn_running_step *run)
+{
+	const struct gn_tensor_group *t = run->r->options.tensor;
+	const double before = run->exchanged_s;
+
+	run->exchanged_s = t ? gn_tensor_group_waited_s(t) : 0;
+	return run->exchanged_s - before;
+}
+
 /* On a device beside the host, forward stands for all that it computes. */
 void gn_step_account_backward(struct gn_running_step *run)
 {
+	const double exchanged = exchanged_s(run);
+
 	if (!run->is_queued)
-		run->sums->backward += gn_step_since(run, GN_SPAN_BACKWARD);
+		run->sums->backward += gn_step_since(run, GN_SPAN_BACKWARD) - exchanged;
+	run->sums->exposed += exchanged;
 }
 
 static void account_sums(struct gn_running_step *run)
@@ -76,7 +89,7 @@ void gn_step_loss_done(void *context)
 {
 	struct gn_running_step *run = context;
 
-	double gather_s = (double)run->gather_ns * 1e-9;
+	double gather_s = (double)run->gather_ns * 1e-9 + exchanged_s(run);
 
 	if (run->is_queued)
 		return;
@@ -234,9 +247,18 @@ static enum gn_status run_batches(struct gn_running_step *run, struct gn_err *er
 	return status;
 }
 
-/* The last stage has the loss, and each has flags. */
+/* The last stage has the loss, or each slice has it, and each rank has flags. */
 static enum gn_status share_flags(const struct gn_replica *r, struct gn_err *err)
 {
+	static const int same[] = {GN_PIGGYBACK_LOSS, GN_PIGGYBACK_CORRECT, GN_PIGGYBACK_WEIGHT};
+	enum gn_status status;
+
+	if (r->options.tensor) {
+		status = gn_tensor_group_sum(r->options.tensor, r->piggyback, GN_PIGGYBACK_COUNT, err);
+		for (size_t i = 0; i < sizeof same / sizeof *same && !status; i++)
+			r->piggyback[same[i]] /= (float)gn_tensor_group_size(r->options.tensor);
+		return status;
+	}
 	return r->options.pipe ? gn_pipe_stage_sum(r->options.pipe, r->piggyback, GN_PIGGYBACK_COUNT, err) : GN_OK;
 }
 
@@ -283,7 +305,8 @@ static enum gn_status finish(const struct gn_running_step *run, struct gn_step_r
 enum gn_status gn_step_run(struct gn_replica *r, const struct gn_step *step, struct gn_interval *sums, struct gn_step_result *out,
 			   struct gn_err *err)
 {
-	struct gn_running_step run = {.r = r, .step = step, .sums = sums, .is_queued = gn_device_is_queued(r->device.device), .mark = gn_clock_ns()};
+	struct gn_running_step run = {.r = r, .step = step, .sums = sums, .is_queued = gn_device_is_queued(r->device.device), .mark = gn_clock_ns(),
+				      .exchanged_s = r->options.tensor ? gn_tensor_group_waited_s(r->options.tensor) : 0};
 	const uint64_t began = run.mark;
 	const double exposed = sums->exposed;
 	struct gn_optim_update u = {.lr = step->lr, .step = step->updates};

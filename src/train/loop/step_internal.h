@@ -14,6 +14,7 @@ struct gn_running_step {
 	uint64_t reading_ns; /* for the next batch, while the device computed */
 	uint64_t read_ns;    /* when it was there */
 	uint64_t gather_ns;  /* forward waited for parameters */
+	double exchanged_s;  /* of the tensor group, accounted for */
 };
 
 /* --- step.c --- */

@@ -31,7 +31,8 @@ enum gn_layer {
 	GN_LAYER_LAYER_NORM,	/* over the channels of each pixel */
 	GN_LAYER_TOKENS,	/* pixels after a class token, plus an embedding of their positions: one column */
 	GN_LAYER_ATTENTION,	/* multi-head self-attention over the pixels, of queries, keys and values as channels */
-	GN_LAYER_FIRST_PIXEL
+	GN_LAYER_FIRST_PIXEL,
+	GN_LAYER_CONJUGATE	/* of a slice: where a tensor passes between ranks; with a bias it has the layer's before it */
 };
 
 struct gn_shm {
@@ -47,6 +48,10 @@ struct gn_shm {
 	enum gn_activation activation;
 	double eps, momentum;    /* batch norm; eps: layer norm */
 	double rate;             /* dropout; drop path: the share of the network's probability that this depth has */
+	/* Of a slice: the node of the whole network; of dropout, elements of an image before the slice, and in all (0: it is not sliced). */
+	int number;
+	size_t slice_begin, slice_of;
+	struct gn_conjugate_desc conjugate;
 };
 
 enum gn_param_kind {
@@ -61,6 +66,12 @@ enum gn_param_kind {
 	GN_BUFFER_VAR
 };
 
+/* Elements of a whole tensor that a slice has, one after the other: of each of `blocks` ranges of `stride` elements `len` from `begin` on. */
+struct gn_param_slice {
+	size_t blocks, stride, begin, len;
+	int is_copy; /* all of it, as every rank, and this is not the first one */
+};
+
 /* A trainable tensor or a batch norm buffer, in the order of torchvision's state dict; but vit's class token is behind conv_proj. */
 struct gn_param {
 	char name[72]; /* "layer1.0.conv1.weight" */
@@ -70,6 +81,7 @@ struct gn_param {
 	int64_t shape[4]; /* PyTorch's: conv OIHW, linear OI; layer scale C, 1, 1; then 1 */
 	size_t count;     /* elements */
 	size_t offset;    /* in elements from the start of the flat array; parameters and buffers have separate arrays */
+	struct gn_param_slice slice; /* of gn_model_slice; else zeros */
 };
 
 struct gn_model;
@@ -133,5 +145,22 @@ struct gn_model_origin {
 struct gn_model_origin gn_model_origin(const struct gn_model *m);
 /* Whether it ends with the network's logits. */
 int gn_model_is_end(const struct gn_model *m);
+
+/* --- slices, for ranks that divide the channels of each layer: model_slice.c --- */
+
+/* Of a whole network what rank number `rank` of `ranks` has: of convolutions and linear layers the weights of its part of the outputs, with
+ * what follows channel by channel, or, of linear layers whose input is sliced, of its part of the inputs; of attention its part of the
+ * heads; and conjugate collectives between them. What ranks do not divide each has whole. Parameters and buffers have the whole network's
+ * names and numbers. GN_ERR_USAGE: there is nothing that so many ranks divide. */
+enum gn_status gn_model_slice(const struct gn_model *m, int rank, int ranks, struct gn_model **out, struct gn_err *err);
+/* Of a slice; of another network ranks is 0. classes: of the logits, from first_class on; all, where ranks do not divide them. */
+struct gn_model_tensor {
+	int rank, ranks;
+	int first_class, classes;
+};
+struct gn_model_tensor gn_model_tensor(const struct gn_model *m);
+/* The elements of a flat array of parameters (or buffers) of the whole network that the slice has, to an array of the slice's, or back. */
+void gn_model_slice_take(const struct gn_model *slice, const struct gn_model *whole, int buffers, const float *from, float *to);
+void gn_model_slice_put(const struct gn_model *slice, const struct gn_model *whole, int buffers, const float *from, float *to);
 
 #endif

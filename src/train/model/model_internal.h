@@ -25,6 +25,7 @@ struct gn_model {
 	double drop_path;
 	struct gn_model_origin origin; /* of a part */
 	int is_cut_off;		       /* another part follows */
+	struct gn_model_tensor tensor; /* of a slice */
 };
 
 struct gn_window {

@@ -47,9 +47,10 @@ static enum gn_status complete(int ranks, struct gn_mesh_shape *s, struct gn_err
 		return GN_OK;
 	if (free_axis)
 		return gn_err_set(err, GN_ERR_USAGE, "--parallel: %d rank%s cannot be divided by %s=%lld", ranks, ranks == 1 ? "" : "s",
-				  free_axis == &s->data ? "pipeline" : "data", (long long)others);
-	return gn_err_set(err, GN_ERR_USAGE, "--parallel: data=%d x pipeline=%d are %lld ranks, and there %s %d; one of them can be left out",
-			  s->data, s->pipeline, (long long)s->data * s->pipeline * s->tensor, ranks == 1 ? "is" : "are", ranks);
+				  free_axis != &s->data ? "data" : s->tensor > 1 ? "tensor" : "pipeline", (long long)others);
+	return gn_err_set(err, GN_ERR_USAGE, "--parallel: data=%d x %s=%d are %lld ranks, and there %s %d; one of them can be left out",
+			  s->data, s->tensor > 1 ? "tensor" : "pipeline", s->tensor > 1 ? s->tensor : s->pipeline,
+			  (long long)s->data * s->pipeline * s->tensor, ranks == 1 ? "is" : "are", ranks);
 }
 
 enum gn_status gn_mesh_parse(const char *text, int ranks, struct gn_mesh_shape *out, struct gn_err *err)
@@ -67,8 +68,11 @@ enum gn_status gn_mesh_parse(const char *text, int ranks, struct gn_mesh_shape *
 			break;
 	}
 	s = (struct gn_mesh_shape){sizes[0], sizes[1], sizes[2] ? sizes[2] : 1};
-	if (!status && s.tensor > 1)
-		status = gn_err_set(err, GN_ERR_USAGE, "--parallel: tensor=%d: layers are not divided among ranks yet; leave it out", s.tensor);
+	if (!status && s.tensor > 1 && s.pipeline > 1)
+		status = gn_err_set(err, GN_ERR_USAGE, "--parallel: pipeline=%d and tensor=%d cannot be combined: layers of a stage are not divided; leave "
+				    "one of them out", s.pipeline, s.tensor);
+	if (s.tensor > 1)
+		s.pipeline = 1;
 	if (!status && ranks)
 		status = complete(ranks, &s, err);
 	if (!status)
@@ -89,10 +93,16 @@ static int by_node(const void *a, const void *b)
 	return x->node != y->node ? (x->node > y->node) - (x->node < y->node) : (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-/* Puts the ranks of one node, count from *places, into whole pipelines from *whole on, and what is left over into rest. */
-static void divide_node(const struct place *places, int count, int stages, int **whole, int **rest)
+/* The ranks of a data index. */
+static int together(const struct gn_mesh *m)
 {
-	int fit = count / stages * stages;
+	return m->shape.pipeline * m->shape.tensor;
+}
+
+/* Puts the ranks of one node, count from *places, into whole rows from *whole on, and what is left over into rest. */
+static void divide_node(const struct place *places, int count, int row, int **whole, int **rest)
+{
+	int fit = count / row * row;
 
 	for (int i = 0; i < count; i++) {
 		int **to = i < fit ? whole : rest;
@@ -101,7 +111,7 @@ static void divide_node(const struct place *places, int count, int stages, int *
 	}
 }
 
-/* Pipelines by their first rank. A qsort of rows of any length needs a comparison that looks at the first number only. */
+/* Rows, one for each data index, by their first rank. A qsort of rows of any length needs a comparison that looks at the first number only. */
 static int by_first(const void *a, const void *b)
 {
 	return (*(const int *)a > *(const int *)b) - (*(const int *)a < *(const int *)b);
@@ -109,16 +119,16 @@ static int by_first(const void *a, const void *b)
 
 static void place_ranks(struct gn_mesh *m, const struct place *places, int *rest)
 {
-	int stages = m->shape.pipeline, *whole = m->ranks, *left = rest;
+	int row = together(m), *whole = m->ranks, *left = rest;
 
 	for (int first = 0, end; first < m->size; first = end) {
 		end = first;
 		while (end < m->size && places[end].node == places[first].node)
 			end++;
-		divide_node(places + first, end - first, stages, &whole, &left);
+		divide_node(places + first, end - first, row, &whole, &left);
 	}
 	memcpy(whole, rest, (size_t)(left - rest) * sizeof *rest);
-	qsort(m->ranks, (size_t)(m->size / stages), (size_t)stages * sizeof *m->ranks, by_first);
+	qsort(m->ranks, (size_t)(m->size / row), (size_t)row * sizeof *m->ranks, by_first);
 	for (int i = 0; i < m->size; i++)
 		m->positions[m->ranks[i]] = i;
 }
@@ -157,22 +167,30 @@ void gn_mesh_release(struct gn_mesh *m)
 
 int gn_mesh_data_index(const struct gn_mesh *m, int rank)
 {
-	return m->positions[rank] / m->shape.pipeline;
+	return m->positions[rank] / together(m);
 }
 
 int gn_mesh_stage(const struct gn_mesh *m, int rank)
 {
-	return m->positions[rank] % m->shape.pipeline;
+	return m->positions[rank] % together(m) / m->shape.tensor;
+}
+
+int gn_mesh_slice(const struct gn_mesh *m, int rank)
+{
+	return m->positions[rank] % m->shape.tensor;
 }
 
 int gn_mesh_rank(const struct gn_mesh *m, int data_index, int stage)
 {
-	return m->ranks[data_index * m->shape.pipeline + stage];
+	return m->ranks[data_index * together(m) + stage * m->shape.tensor];
 }
 
-static int differ(const struct gn_mesh *m, int data_index, int stage)
+/* Number k in a row and the next one are on two nodes. */
+static int differ(const struct gn_mesh *m, int data_index, int k)
 {
-	return m->node_of[gn_mesh_rank(m, data_index, stage)] != m->node_of[gn_mesh_rank(m, data_index, stage + 1)];
+	const int *row = m->ranks + (size_t)data_index * (size_t)together(m);
+
+	return m->node_of[row[k]] != m->node_of[row[k + 1]];
 }
 
 int gn_mesh_crosses(const struct gn_mesh *m, int stage)
@@ -185,23 +203,24 @@ int gn_mesh_crosses(const struct gn_mesh *m, int stage)
 
 void gn_mesh_draw(const struct gn_mesh *m, const char *const *hosts, int lines, struct gn_strbuf *out)
 {
-	int skipped = m->shape.data > lines ? m->shape.data - lines : 0, nodes = 0;
+	int skipped = m->shape.data > lines ? m->shape.data - lines : 0, nodes = 0, is_tensor = m->shape.tensor > 1;
 
 	for (int r = 0; r < m->size; r++)
 		nodes = m->node_of[r] >= nodes ? m->node_of[r] + 1 : nodes;
-	gn_strbuf_printf(out, "mesh data=%d x pipeline=%d: %d rank%s on %d node%s; -> within a node, => between nodes\n", m->shape.data,
-			 m->shape.pipeline, m->size, m->size == 1 ? "" : "s", nodes, nodes == 1 ? "" : "s");
+	gn_strbuf_printf(out, "mesh data=%d x %s=%d: %d rank%s on %d node%s; %s\n", m->shape.data, is_tensor ? "tensor" : "pipeline", together(m), m->size,
+			 m->size == 1 ? "" : "s", nodes, nodes == 1 ? "" : "s",
+			 is_tensor ? "- within a node, = between nodes" : "-> within a node, => between nodes");
 	for (int d = 0; d < m->shape.data; d++) {
 		if (skipped && d == lines / 2) {
 			gn_strbuf_printf(out, "  ... %d more\n", skipped);
 			d += skipped;
 		}
 		gn_strbuf_printf(out, "  data %d:", d);
-		for (int s = 0; s < m->shape.pipeline; s++) {
-			int rank = gn_mesh_rank(m, d, s);
+		for (int k = 0; k < together(m); k++) {
+			int rank = m->ranks[d * together(m) + k];
 
-			if (s)
-				gn_strbuf_puts(out, differ(m, d, s - 1) ? " =>" : " ->");
+			if (k)
+				gn_strbuf_printf(out, " %s%s", differ(m, d, k - 1) ? "=" : "-", is_tensor ? "" : ">");
 			gn_strbuf_printf(out, " %s[%d]", hosts[rank], rank);
 		}
 		gn_strbuf_puts(out, "\n");

@@ -1,7 +1,8 @@
-/* The mesh of a run: data x pipeline x tensor, as --parallel asks for it. Each rank is one stage of one pipeline; the pipelines are the
- * data ranks, and the ranks of one stage sum its gradients.
+/* The mesh of a run: data x pipeline, or data x tensor, as --parallel asks for it. Each rank is one stage of one pipeline; the pipelines are
+ * the data ranks, and the ranks of one stage sum its gradients. Or it has one slice of each layer in a tensor group, and the ranks of one
+ * slice sum its gradients.
  *
- * Ranks are ordered by (node, rank), and a pipeline is as many ranks in a row as it has stages: first those that fit on one node, then
+ * Ranks are ordered by (node, rank), and a pipeline (or a tensor group) is as many ranks in a row as it has stages (or slices): first those that fit on one node, then
  * what is left over on nodes. So neighbours of a pipeline are on one node where they can be, and only activations of stages that are
  * on two nodes pass the network. Pipelines are numbered by their lowest rank: rank 0 is stage 0 of pipeline 0.
  *
@@ -17,16 +18,16 @@ struct gn_mesh_shape {
 	int data, pipeline, tensor;
 };
 
-/* "data=2,pipeline=4" in any order, optionally with tensor=1. What is left out is 1, but for data, or with data the pipeline, which are
- * what ranks / the others is. ranks 0: not known yet, and what is left out becomes 0. GN_ERR_USAGE: a word that is none of these, a
- * number below 1, tensor above 1, which there is not yet, or a product that is not the number of ranks. */
+/* "data=2,pipeline=4" or "data=2,tensor=4", in any order. What is left out is 1, but for data, or with data the pipeline without a tensor,
+ * which are what ranks / the others is. ranks 0: not known yet, and these become 0. GN_ERR_USAGE: a word that is none of these, a
+ * number below 1, both pipeline and tensor above 1, or a product that is not the number of ranks. */
 enum gn_status gn_mesh_parse(const char *text, int ranks, struct gn_mesh_shape *out, struct gn_err *err);
 
 struct gn_mesh {
 	struct gn_mesh_shape shape;
 	int size;
-	int *ranks;	/* [data index * shape.pipeline + stage]: the rank there */
-	int *positions; /* [rank]: data index * shape.pipeline + stage */
+	int *ranks;	/* [(data index * shape.pipeline + stage) * shape.tensor + slice]: the rank there */
+	int *positions; /* [rank]: the same number */
 	int *node_of;	/* [rank] */
 };
 
@@ -37,11 +38,13 @@ void gn_mesh_release(struct gn_mesh *m);
 
 int gn_mesh_data_index(const struct gn_mesh *m, int rank);
 int gn_mesh_stage(const struct gn_mesh *m, int rank);
+int gn_mesh_slice(const struct gn_mesh *m, int rank);
+/* Of a tensor group the rank of slice 0. */
 int gn_mesh_rank(const struct gn_mesh *m, int data_index, int stage);
 /* Whether what a stage sends to the next one passes the network in any pipeline. */
 int gn_mesh_crosses(const struct gn_mesh *m, int stage);
-/* Appends lines for people, each with its newline: a header, then a line for each pipeline, "n1[0] -> n1[1] => n2[2]", of which the
- * middle ones are left out when there are more than `lines`. hosts: by rank. */
+/* Appends lines for people, each with its newline: a header, then a line for each pipeline, "n1[0] -> n1[1] => n2[2]", or
+ * tensor group, "n1[0] - n1[1] = n2[2]", of which the middle ones are left out when there are more than `lines`. hosts: by rank. */
 void gn_mesh_draw(const struct gn_mesh *m, const char *const *hosts, int lines, struct gn_strbuf *out);
 
 #endif

@@ -4,62 +4,104 @@
 
 #include <stdlib.h>
 
-struct sum {
-	struct sum *next;
-	size_t count;
-	double *memory; /* [count] */
-	struct gn_coll *coll;
+/* A collective that is prepared for one kind of exchange. */
+struct prepared {
+	struct prepared *next;
+	struct gn_exchange exchange;
+	struct gn_coll *coll; /* NULL: the memory has grown since */
 };
 
 struct gn_group_sums {
 	struct gn_plan_group group;
 	struct gn_comm *comm;
-	struct sum *first;
+	struct prepared *first;
+	void *memory; /* of all, for one runs at a time */
+	size_t bytes;
 };
 
-static enum gn_status prepare(struct gn_group_sums *g, size_t count, struct sum **out, struct gn_err *err)
+/* Blocks of all ranks follow each other; this one's at *own. */
+static size_t bytes_of(const struct gn_group_sums *g, const struct gn_exchange *x, size_t *own)
 {
-	struct sum *x = calloc(1, sizeof *x);
-	void *memory = NULL;
-	enum gn_status status;
+	size_t block = x->count * (size_t)x->element_bytes;
 
-	if (!x)
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for sums over ranks");
-	status = gn_comm_alloc(g->comm, count * sizeof(double), &memory, err);
-	if (!status)
-		status = gn_coll_allreduce(g->comm, memory, count, GN_F64, NULL, "auto", &x->coll, err);
-	if (status) {
-		gn_comm_free(g->comm, memory);
-		free(x);
-		return status;
+	*own = x->kind == GN_EXCHANGE_SUM ? 0 : (size_t)gn_comm_rank(g->comm) * block;
+	return x->kind == GN_EXCHANGE_SUM ? block : (size_t)g->group.members * block;
+}
+
+static void drop_prepared(struct gn_group_sums *g)
+{
+	for (struct prepared *x = g->first; x; x = x->next) {
+		gn_coll_free(x->coll);
+		x->coll = NULL;
 	}
-	x->count = count;
-	x->memory = memory;
-	x->next = g->first;
-	g->first = x;
+	gn_comm_free(g->comm, g->memory);
+	g->memory = NULL;
+	g->bytes = 0;
+}
+
+static enum gn_status find(struct gn_group_sums *g, const struct gn_exchange *wanted, struct prepared **out, struct gn_err *err)
+{
+	struct prepared *x = g->first;
+
+	while (x && (x->exchange.kind != wanted->kind || x->exchange.count != wanted->count || x->exchange.element_bytes != wanted->element_bytes))
+		x = x->next;
+	if (!x) {
+		x = calloc(1, sizeof *x);
+		if (!x)
+			return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for sums over ranks");
+		x->exchange = *wanted;
+		x->next = g->first;
+		g->first = x;
+	}
 	*out = x;
 	return GN_OK;
 }
 
-static enum gn_status run_sum(struct gn_plan_group *group, struct gn_stream *s, double *values, size_t count, struct gn_err *err)
+static enum gn_status prepare(struct gn_group_sums *g, struct prepared *x, struct gn_err *err)
+{
+	static const enum gn_collective what[] = {[GN_EXCHANGE_SUM] = GN_COLLECTIVE_ALLREDUCE, [GN_EXCHANGE_GATHER] = GN_COLLECTIVE_ALLGATHER,
+						  [GN_EXCHANGE_SCATTER] = GN_COLLECTIVE_REDUCE_SCATTER};
+	struct gn_coll_args a = {.what = what[x->exchange.kind], .count = x->exchange.count,
+				 .type = x->exchange.element_bytes == sizeof(double) ? GN_F64 : GN_F32};
+	size_t own, bytes = bytes_of(g, &x->exchange, &own);
+
+	if (bytes > g->bytes) {
+		enum gn_status status;
+
+		drop_prepared(g);
+		status = gn_comm_alloc(g->comm, bytes, &g->memory, err);
+		if (status)
+			return status;
+		g->bytes = bytes;
+	}
+	a.out = g->memory;
+	return x->coll ? GN_OK : gn_coll_prepare(g->comm, &a, &x->coll, err);
+}
+
+static enum gn_status run_exchange(struct gn_plan_group *group, struct gn_stream *s, const struct gn_exchange *wanted, void *values,
+				   struct gn_err *err)
 {
 	struct gn_group_sums *g = (struct gn_group_sums *)group;
-	struct sum *x = g->first;
-	enum gn_status status = GN_OK;
+	struct prepared *x = NULL;
+	size_t own, bytes = bytes_of(g, wanted, &own), block = wanted->count * (size_t)wanted->element_bytes;
+	int gathers = wanted->kind == GN_EXCHANGE_GATHER, scatters = wanted->kind == GN_EXCHANGE_SCATTER;
+	enum gn_status status = find(g, wanted, &x, err);
 
-	while (x && x->count != count)
-		x = x->next;
-	if (!x)
-		status = prepare(g, count, &x, err);
 	if (!status)
-		status = gn_stream_copy(s, x->memory, values, count * sizeof(double), err);
+		status = prepare(g, x, err);
+	if (!status)
+		status = gathers ? gn_stream_copy(s, (char *)g->memory + own, (char *)values + own, block, err)
+				 : gn_stream_copy(s, g->memory, values, bytes, err);
 	if (!status)
 		status = gn_stream_wait(s, err);
 	if (!status)
 		status = gn_coll_start(x->coll, NULL, err);
 	if (!status)
 		status = gn_coll_wait(x->coll, err);
-	return status ? status : gn_stream_copy(s, values, x->memory, count * sizeof(double), err);
+	if (status)
+		return status;
+	return scatters ? gn_stream_copy(s, (char *)values + own, (char *)g->memory + own, block, err)
+			: gn_stream_copy(s, values, g->memory, bytes, err);
 }
 
 enum gn_status gn_group_sums_create(struct gn_comm *comm, struct gn_group_sums **out, struct gn_err *err)
@@ -68,7 +110,7 @@ enum gn_status gn_group_sums_create(struct gn_comm *comm, struct gn_group_sums *
 
 	if (!g)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for sums over ranks");
-	g->group = (struct gn_plan_group){gn_comm_size(comm), run_sum};
+	g->group = (struct gn_plan_group){gn_comm_size(comm), run_exchange};
 	g->comm = comm;
 	*out = g;
 	return GN_OK;
@@ -78,12 +120,11 @@ void gn_group_sums_destroy(struct gn_group_sums *g)
 {
 	if (!g)
 		return;
+	drop_prepared(g);
 	while (g->first) {
-		struct sum *x = g->first;
+		struct prepared *x = g->first;
 
 		g->first = x->next;
-		gn_coll_free(x->coll);
-		gn_comm_free(g->comm, x->memory);
 		free(x);
 	}
 	free(g);

@@ -18,12 +18,12 @@ struct gn_plan_pixels {
 	float mean[3], deviation[3];
 };
 
-/* Ranks that run the same plan together, and sum between its parts; the first member of what implements it (group_sums.h). */
+/* Ranks that run the same plan together, and exchange values between its parts; the first member of what implements it (group_sums.h). */
 struct gn_plan_group {
 	int members;
-	/* Collective: values [count], on the device of s, become the sums over the members: of what earlier work of s has made them, for
-	 * what is queued on s later. May block. */
-	enum gn_status (*sum)(struct gn_plan_group *g, struct gn_stream *s, double *values, size_t count, struct gn_err *err);
+	/* Collective: values, on the device of s, [count], or of gathers and scatters [members * count], become what x says: of what earlier
+	 * work of s has made them, for what is queued on s later. May block. */
+	enum gn_status (*exchange)(struct gn_plan_group *g, struct gn_stream *s, const struct gn_exchange *x, void *values, struct gn_err *err);
 };
 
 struct gn_plan_options {
@@ -63,6 +63,8 @@ struct gn_plan_options {
 	/* Training steps: batch statistics are summed over this group between parts; borrowed, outlives the plan; NULL: own ones. Such a plan
 	 * only runs steps. */
 	struct gn_plan_group *group;
+	/* Training steps of a slice of a network (gn_model_slice): the ranks that have the others; as group. */
+	struct gn_plan_group *tensor;
 	/* Of a part of a network that is not its first one: the layout of what comes in, which is gn_plan_output_layout of the part before.
 	 * Read while the plan is made. */
 	const struct gn_layout *input;

@@ -26,6 +26,8 @@ static enum gn_status check_options(const struct gn_model *m, const struct gn_pl
 				  o->fp16 ? "fp16" : "tf32");
 	if (gn_model_origin(m).node && !o->input)
 		return gn_err_set(err, GN_ERR_USAGE, "a plan of a part of %s needs the layout of its input", gn_model_name(m));
+	if (gn_model_tensor(m).ranks && !o->no_memory && (!o->tensor || !o->training))
+		return gn_err_set(err, GN_ERR_USAGE, "a plan of a slice of %s trains, and needs the ranks that have the others", gn_model_name(m));
 	if (o->pixels && (o->backend != GN_BACKEND_CUDA || gn_model_channels(m) != 3))
 		return gn_err_set(err, GN_ERR_UNSUPPORTED, "images as crops are for GPUs, in three channels");
 	return GN_OK;
@@ -85,6 +87,7 @@ void gn_plan_destroy(struct gn_plan *p)
 	gn_buffer_free(&p->arena_buffer);
 	gn_buffer_free(&p->weight_buffer);
 	gn_buffer_free(&p->loss_buffer);
+	gn_buffer_free(&p->numbers_buffer);
 	if (p->device.device)
 		gn_pinned_free(p->device.device, p->losses);
 	gn_plan_device_close(&p->own_device);
@@ -137,8 +140,29 @@ static enum gn_status queue_forward(struct gn_plan *p, const struct gn_plan_op *
 	return s;
 }
 
+struct gn_class_slice gn_plan_classes(const struct gn_plan *p)
+{
+	const struct gn_model_tensor t = gn_model_tensor(p->model);
+
+	return (struct gn_class_slice){t.first_class, t.classes, gn_model_classes(p->model), t.ranks};
+}
+
+/* Around the exchange among ranks that divide the classes. */
+static enum gn_status queue_sliced_loss(struct gn_plan *p, const struct gn_loss_args *a, int halves, struct gn_err *err)
+{
+	const struct gn_class_slice slice = gn_plan_classes(p);
+	const size_t numbers = (size_t)a->batch * GN_SLICED_LOSS_NUMBERS * (size_t)gn_model_tensor(p->model).rank;
+	enum gn_status s = GN_OK;
+
+	if (halves & GN_BEFORE_SUMS)
+		s = gn_sliced_loss_begin(p->options.backend, a, &slice, p->loss_numbers + numbers, err);
+	if (!s && halves & GN_AFTER_SUMS)
+		gn_sliced_loss_end(p->options.backend, a, &slice, p->loss_numbers);
+	return s;
+}
+
 /* In inference nobody reads the gradient, and it goes to scratch memory. */
-static enum gn_status queue_loss(struct gn_plan *p, struct gn_err *err)
+static enum gn_status queue_loss(struct gn_plan *p, int halves, struct gn_err *err)
 {
 	const struct gn_plan_tensor *last = &p->tensors[p->logits_tensor];
 	struct gn_loss_args a = {
@@ -152,6 +176,8 @@ static enum gn_status queue_loss(struct gn_plan *p, struct gn_err *err)
 	if (!gn_model_is_end(p->model))
 		return GN_OK;
 	a.targets.class_weights = p->options.class_weights;
+	if (p->loss_numbers)
+		return queue_sliced_loss(p, &a, halves, err);
 	return gn_compute_loss(p->device.compute, &a, err);
 }
 
@@ -218,7 +244,7 @@ enum gn_status gn_plan_queue(struct gn_plan *p, const struct gn_plan_range *rang
 		const struct gn_plan_op *o = at == p->op_count ? NULL : &p->ops[at < p->op_count ? at : 2 * p->op_count - at];
 		int before = range->resumes && at == range->first ? 0 : GN_BEFORE_SUMS;
 		int halves = before | (range->is_suspended && at == range->end - 1 ? 0 : GN_AFTER_SUMS);
-		enum gn_status s = !o ? queue_loss(p, err) : at < p->op_count ? queue_forward(p, o, halves, number, err) :
+		enum gn_status s = !o ? queue_loss(p, halves, err) : at < p->op_count ? queue_forward(p, o, halves, number, err) :
 										queue_backward(p, o, halves, accumulated, err);
 
 		if (s)
@@ -236,8 +262,8 @@ enum gn_status gn_plan_forward(struct gn_plan *p, const void *images, uint64_t n
 	const struct gn_plan_range forward = {.end = p->op_count};
 	enum gn_status s;
 
-	if (p->options.training && p->options.group)
-		return gn_err_set(err, GN_ERR_USAGE, "a forward pass of a plan whose batch statistics are summed over ranks: it only runs steps");
+	if ((p->options.training && p->options.group) || gn_model_tensor(p->model).ranks)
+		return gn_err_set(err, GN_ERR_USAGE, "a forward pass of a plan that has an exchange among ranks in it: it only runs steps");
 	if (p->options.no_memory)
 		return gn_err_set(err, GN_ERR_USAGE, "a forward pass of a plan without memory");
 	if (p->options.frozen && !p->frozen)
@@ -268,7 +294,7 @@ enum gn_status gn_plan_loss_mixed(struct gn_plan *p, const struct gn_targets *ta
 		return gn_err_set(err, GN_ERR_USAGE, "a loss without a forward pass before it");
 	s = gn_plan_set_targets(p, targets, err);
 	if (!s)
-		s = queue_loss(p, err);
+		s = queue_loss(p, GN_BEFORE_SUMS | GN_AFTER_SUMS, err);
 	if (!s)
 		s = gn_stream_copy(p->device.stream, p->losses, p->loss, sizeof *p->loss, err);
 	if (!s)

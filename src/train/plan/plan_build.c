@@ -29,6 +29,7 @@ static const enum gn_op_kind kinds[] = {
 	[GN_LAYER_TOKENS] = GN_OP_TOKENS,
 	[GN_LAYER_ATTENTION] = GN_OP_ATTENTION,
 	[GN_LAYER_FIRST_PIXEL] = GN_OP_FIRST_PIXEL,
+	[GN_LAYER_CONJUGATE] = GN_OP_CONJUGATE,
 };
 
 static const char *kind_name(enum gn_layer kind)
@@ -36,7 +37,7 @@ static const char *kind_name(enum gn_layer kind)
 	static const char *const names[] = {"input",           "convolution", "batch norm",   "relu",   "max pooling",
 					    "average pooling", "sum",         "linear layer", "dropout",
 					    "activation",      "scaling",     "layer scale",  "stochastic depth", "layer norm",
-					    "tokens",	      "attention",   "first pixel"};
+					    "tokens",	      "attention",   "first pixel",  "exchange among ranks"};
 
 	return names[kind];
 }
@@ -177,6 +178,9 @@ static struct gn_op_desc describe(const struct builder *b, const struct gn_shm *
 		.momentum = n->momentum,
 		.rate = n->kind == GN_LAYER_DROP_PATH ? n->rate * o->drop_path : n->rate,
 		.seed = o->seed,
+		.slice_begin = n->slice_begin,
+		.slice_of = n->slice_of,
+		.conjugate = n->conjugate,
 		.members = o->training && o->group && n->kind == GN_LAYER_BATCH_NORM ? o->group->members : 0,
 		.device = gn_compute_ops(b->p->device.compute),
 	};
@@ -334,7 +338,7 @@ static enum gn_status build_node(struct builder *b, int node, int relu, struct g
 	struct gn_op *op = NULL;
 	enum gn_status s;
 
-	desc.stream = (uint32_t)(node + gn_model_origin(p->model).node);
+	desc.stream = (uint32_t)(n->number ? n->number : node + gn_model_origin(p->model).node);
 	desc.conv_bn = desc.add ? NULL : conv_bn_of(b, j.core, in[0], relu);
 	desc.statistics = p->options.training && n->kind == GN_LAYER_CONV && feeds(b, j.core, GN_LAYER_BATCH_NORM);
 	desc.bias |= j.norm >= 0;

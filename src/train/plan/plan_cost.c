@@ -1,6 +1,8 @@
 #include "src/train/plan/plan_cost.h"
 #include "src/train/plan/plan_internal.h"
 
+#include <string.h>
+
 int gn_plan_op_count(const struct gn_plan *p)
 {
 	return p->op_count;
@@ -47,6 +49,8 @@ static const char *kind_of(const struct gn_plan_op *o)
 		return "attention";
 	case GN_OP_FIRST_PIXEL:
 		return "first pixel";
+	case GN_OP_CONJUGATE:
+		return "exchange";
 	}
 	return "";
 }
@@ -143,6 +147,7 @@ void gn_plan_op_cost(const struct gn_plan *p, int index, struct gn_plan_cost *ou
 
 	*out = (struct gn_plan_cost){.kind = kind_of(o), .name = gn_model_node(p->model, o->core)->name,
 				     .out = p->tensors[o->out].layout};
+	memcpy(out->exchange, o->info.exchange, sizeof out->exchange);
 	out->flops[0] = product_flops(p, o);
 	out->bytes[0] = in + bytes_of(p, o->in[1]) + bytes_of(p, o->out) + weight;
 	if (o->kind == GN_OP_BATCH_NORM && p->options.training)

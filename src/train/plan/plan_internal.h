@@ -5,6 +5,8 @@
 #include "src/train/plan/device.h"
 #include "src/train/plan/plan.h"
 
+#include "kernels/sliced_loss.h"
+
 /* A piece of the arena that is in use from time first to time last, but for a gap, when there is one (gap_first <= gap_last), after
  * which it holds what is written into it then. Operator i runs forward at time i, the loss is at
  * time op_count, operator i runs backward at time 2 * op_count - i. */
@@ -78,14 +80,15 @@ struct gn_plan_batches {
 /* Positions first to end - 1: i < op_count is operator i forward, op_count the loss, 2 * op_count - i operator i backward. */
 struct gn_plan_range {
 	int first, end;
-	int resumes;	 /* of the first, only what follows its sums over ranks */
-	int is_suspended; /* of the last, only what precedes them */
+	int resumes;	 /* of the first, only what follows its exchange among ranks */
+	int is_suspended; /* of the last, only what precedes it */
 };
 
-/* Compute: work between two moments at which something starts. Collective: a sum over the ranks of options.group. */
+/* Compute: work between two moments at which something starts. Collective: an exchange among the ranks of options.group or options.tensor. */
 struct gn_plan_part {
-	double *values; /* [count], on the device, to be summed */
-	size_t count;	/* 0: a compute part, which has the others */
+	struct gn_plan_group *group; /* NULL: a compute part, which has what follows these */
+	struct gn_exchange exchange;
+	void *values; /* on the device */
 	struct gn_plan_range range;
 	struct gn_replay *replay;
 	struct gn_event *event; /* recorded after it; NULL: it completes no gradient */
@@ -121,7 +124,8 @@ struct gn_plan {
 	struct gn_loss *losses; /* host: of each batch of a step */
 	int loss_count;		/* in losses, not looked at yet */
 	float *loss_rows;	/* scratch; NULL on the host */
-	struct gn_buffer loss_buffer;
+	struct gn_buffer loss_buffer, numbers_buffer;
+	double *loss_numbers;	/* of all ranks, of a slice that has a part of the classes; else NULL */
 	double loss_scale;
 	int good_steps; /* since the loss scale last changed */
 	/* Training: whole is a batch that is not cut where gradients are complete. */
@@ -154,6 +158,8 @@ static inline int gn_plan_is_images(const struct gn_plan *p, const struct gn_pla
 {
 	return t->producer < 0 && !gn_model_origin(p->model).node;
 }
+/* Of a plan that has a part of the logits. */
+struct gn_class_slice gn_plan_classes(const struct gn_plan *p);
 /* Prefixes an error with the node of o. */
 enum gn_status gn_plan_failed_in(struct gn_plan *p, const struct gn_plan_op *o, enum gn_status s, struct gn_err *err);
 /* plan.c. accumulated as for gn_plan_run. */

@@ -212,6 +212,7 @@ static enum gn_status place_weights(struct gn_plan *p, struct gn_err *err)
 static enum gn_status place_loss(struct gn_plan *p, struct gn_err *err)
 {
 	size_t count = p->options.batches > 1 ? (size_t)p->options.batches : 1, rows = gn_plan_is_queued(p) ? 2 * (size_t)p->options.batch : 0;
+	const struct gn_class_slice classes = gn_plan_classes(p);
 	void *losses;
 	enum gn_status s = gn_buffer_alloc(p->device.device, aligned(sizeof *p->loss) + rows * sizeof(float), &p->loss_buffer, err);
 
@@ -222,7 +223,11 @@ static enum gn_status place_loss(struct gn_plan *p, struct gn_err *err)
 	p->loss = p->loss_buffer.address;
 	p->loss_rows = rows ? (float *)(void *)((char *)p->loss_buffer.address + aligned(sizeof *p->loss)) : NULL;
 	p->losses = losses;
-	return GN_OK;
+	if (classes.count && classes.count < classes.classes)
+		s = gn_buffer_alloc(p->device.device, (size_t)classes.ranks * (size_t)p->options.batch * GN_SLICED_LOSS_NUMBERS * sizeof(double),
+				    &p->numbers_buffer, err);
+	p->loss_numbers = p->numbers_buffer.address;
+	return s;
 }
 
 static enum gn_status allocate(struct gn_plan *p, struct gn_err *err)

@@ -71,12 +71,20 @@ static enum gn_status add_compute(struct gn_plan *p, struct gn_plan_parts *parts
 	return completes ? gn_event_create(p->device.device, &part->event, err) : GN_OK;
 }
 
-static void add_collective(struct gn_plan_parts *parts, const struct gn_plan_op *o)
+/* Of the operator or the loss at that position; group NULL: none. */
+static struct gn_plan_part collective_at(const struct gn_plan *p, int at)
 {
-	struct gn_plan_part *part = &parts->list[parts->count++];
+	const struct gn_plan_op *o = op_at(p, at);
+	const struct gn_plan_options *options = &p->options;
 
-	part->values = gn_op_sums(o->op);
-	part->count = o->info.sum_count;
+	if (!o && p->loss_numbers)
+		return (struct gn_plan_part){options->tensor, {GN_EXCHANGE_GATHER, (size_t)options->batch * GN_SLICED_LOSS_NUMBERS, sizeof(double)},
+					     p->loss_numbers, .replay = NULL};
+	if (o && o->info.sum_count)
+		return (struct gn_plan_part){options->group, {GN_EXCHANGE_SUM, o->info.sum_count, sizeof(double)}, gn_op_sums(o->op), .replay = NULL};
+	if (o && o->info.exchange[at > p->op_count].kind)
+		return (struct gn_plan_part){options->tensor, o->info.exchange[at > p->op_count], gn_op_values(o->op), .replay = NULL};
+	return (struct gn_plan_part){.group = NULL};
 }
 
 /* Whether a part ends after this position. A device that records nothing is cut everywhere, so that each gradient is reported at once, and
@@ -107,13 +115,13 @@ static enum gn_status cut(struct gn_plan *p, struct gn_plan_parts *parts, int is
 	if (!parts->list)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the parts of a step");
 	for (int at = 0; at < positions && !status; at++) {
-		const struct gn_plan_op *o = op_at(p, at);
+		const struct gn_plan_part collective = collective_at(p, at);
 
 		range.end = at + 1;
-		if (o && o->info.sum_count) {
+		if (collective.group) {
 			range.is_suspended = 1;
 			status = add_compute(p, parts, &range, err);
-			add_collective(parts, o);
+			parts->list[parts->count++] = collective;
 			range = (struct gn_plan_range){.first = at, .end = at + 1, .resumes = 1};
 		}
 		if (status || !(is_whole ? at == last_position(p) : ends_part(p, at, cuts, context)))
@@ -195,8 +203,8 @@ static enum gn_status run_part(struct gn_plan *p, const struct gn_plan_part *par
 	struct part_run r = {p, part, number, accumulated};
 	enum gn_status status;
 
-	if (part->count)
-		return p->options.group->sum(p->options.group, p->device.stream, part->values, part->count, err);
+	if (part->group)
+		return part->group->exchange(part->group, p->device.stream, &part->exchange, part->values, err);
 	status = ask(p, part, o, err);
 	if (!status)
 		status = gn_replay_run(part->replay, p->device.stream, key_of(p, accumulated), queue_part, &r, err);
@@ -247,7 +255,7 @@ enum gn_status gn_plan_run_forward(struct gn_plan *p, uint64_t number, const str
 {
 	enum gn_status status;
 
-	if (gn_plan_is_queued(p) || p->options.group)
+	if (gn_plan_is_queued(p) || p->options.group || p->options.tensor)
 		return gn_err_set(err, GN_ERR_UNSUPPORTED, "parts of a network are run on hosts, with batch statistics of each rank");
 	status = begin_run(p, number, err);
 	return status ? status : run_parts(p, &p->parts, 0, number, observer, NULL, err);
