@@ -38,4 +38,5 @@ EXTRA_DIST += src/bindings/torch/setup.py src/bindings/torch/pyproject.toml src/
 	src/bindings/torch/csrc/backend.cpp src/bindings/torch/csrc/backend.h src/bindings/torch/csrc/callbacks.cpp \
 	src/bindings/torch/csrc/callbacks.h src/bindings/torch/csrc/engine.cpp src/bindings/torch/csrc/engine.h \
 	src/bindings/torch/csrc/module.cpp src/bindings/torch/csrc/moves.cpp src/bindings/torch/csrc/moves.h \
-	src/bindings/torch/csrc/reduce.cpp src/bindings/torch/csrc/reduce.h
+	src/bindings/torch/csrc/reduce.cpp src/bindings/torch/csrc/reduce.h src/bindings/torch/csrc/staging.cpp \
+	src/bindings/torch/csrc/staging.h

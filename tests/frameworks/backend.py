@@ -1,18 +1,22 @@
 """What torch.distributed does over the backend "gannet", each result checked; on any number of ranks from two. tests/frameworks/backend
 starts it. With --killed the last rank kills itself, and the others have to learn which it was; with --stopped OPERATION RANKS those ranks,
 separated by commas, stop by SIGSTOP, and all others have to raise within 10 s, naming one of them and its host; with --unwaited all end in
-the midst of operations."""
+the midst of operations; with --exhausted no thread can be made. --cuda: with tensors on GPUs; --device LIBRARY: on the device that is made up by
+device.cpp."""
 import datetime
 import math
 import os
+import resource
 import signal
 import sys
+import threading
 import time
+import types
 
 import torch
 import torch.distributed as dist
 
-import gannet_torch  # noqa: F401, PyTorch finds an installed package by itself
+import gannet_torch
 
 TYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.uint8, torch.int8, torch.int16)
 
@@ -106,12 +110,40 @@ def blocks(rank, size):
         source = torch.full((size * each,), float(rank))
         dist.reduce_scatter_tensor(source.narrow(0, rank * each, each), source)  # into a part of the input
         assert (source.narrow(0, rank * each, each) == size * (size - 1) / 2).all()
+        # on one rank the input shares memory with the output, on the others it does not
+        memory = torch.full((size * each + each,), float(rank))
+        out, mine = memory.narrow(0, 0, size * each), memory.narrow(0, size * each - (each // 2 if rank == 0 else 0), each)
+        dist.all_gather_into_tensor(out, mine)
+        assert torch.equal(out, torch.arange(float(size)).repeat_interleave(each)), each
+        source = torch.full((size * each,), float(rank))
+        out = source.narrow(0, 1, each) if rank == 0 else torch.empty(each)
+        dist.reduce_scatter_tensor(out, source)
+        assert (out == size * (size - 1) / 2).all()
+
+
+def shared(rank, size):
+    """Tensors in memory that ranks reach directly, of several lengths and types, parts of them, in the world and in a group."""
+    for group in (dist.group.WORLD, dist.new_group(list(range(size)))):
+        pending = dist.all_reduce(torch.ones(1 << 20), group=group, async_op=True)
+        for shape, dtype in (((7,), torch.float32), ((300, 500), torch.float64), ((3_000_000,), torch.int32), ((0,), torch.float32)):
+            t = gannet_torch.empty(shape, dtype=dtype, group=group)
+            assert t.shape == shape and t.dtype == dtype and (t == 0).all()
+            for i in range(3):
+                t.fill_(rank + i)
+                dist.all_reduce(t, group=group)
+                assert (t == size * (size - 1) // 2 + size * i).all(), (shape, i)
+        t = gannet_torch.empty(200_000, group=group)
+        t.fill_(rank)
+        half = t.narrow(0, 100_000, 100_000)
+        dist.all_reduce(half, group=group)
+        assert (half == size * (size - 1) / 2).all() and (t[:100_000] == rank).all()
+        dist.broadcast(t, size - 1, group=group)
+        assert (t[:100_000] == size - 1).all()
+        pending.wait()
 
 
 def threads(rank, size):
     """Threads that each wait for operations of a group of their own, while others are in flight: whoever waits does the work of all."""
-    import threading
-
     alike = [dist.new_group(list(range(size))) for _ in range(3)]
     failed = []
 
@@ -278,9 +310,49 @@ def callbacks(rank, size):
         everyone = [torch.empty_like(grads) for _ in range(size)]
         dist.all_gather(everyone, grads)
         assert all(torch.equal(grads, other) for other in everyone), i
-    # a function that waits for what was submitted later: a while, but not for ever
-    first, second = (dist.all_reduce(torch.ones(10), async_op=True).get_future() for _ in range(2))
-    assert first.then(lambda f: second.wait()[0].sum() + f.value()[0].sum()).wait() == 20 * size
+    # a function that waits for what was submitted later
+    first, second = in_flight(rank, size, dist.group.WORLD, lambda f, later: later.wait() and f.value()[0].sum() + later.result()[0].sum())
+    assert first.wait() == 17 * size
+    # by a future, which nobody can see: it ends with the group's timeout, on all ranks
+    group = dist.new_group(list(range(size)), timeout=datetime.timedelta(seconds=3))
+    first, second = in_flight(rank, size, group, lambda f, later: later.get_future().wait())
+    for wait in (first.wait, second.wait, lambda: dist.all_reduce(torch.ones(1), group=group)):
+        try:
+            wait()
+        except RuntimeError as e:
+            assert "held back" in str(e), e
+            continue
+        raise AssertionError("what is held back for ever does not raise")
+
+    def slow(future, later):
+        time.sleep(5.5 * (rank == 1))
+        again = torch.ones(7)
+        dist.all_reduce(again)
+        return again.sum()
+
+    if size == 2:  # on one rank it takes longer than on the others: in the same order for all that
+        first, second = in_flight(rank, size, dist.group.WORLD, slow)
+        second.wait()
+        assert first.wait() == 7 * size and (second.result()[0] == size).all()
+
+
+def in_flight(rank, size, group, function):
+    """An operation whose future calls function(future, later), and a later one, in flight on all ranks until that has been said."""
+    said = threading.Event()
+    if rank == 0:
+        hold = dist.all_reduce(torch.ones(1), group=group, async_op=True).get_future().then(lambda f: said.wait(60))
+    for other in range(1, size) if rank == 0 else [rank]:  # none takes part before the first has told it to
+        dist.send(torch.ones(1), other) if rank == 0 else dist.recv(torch.ones(1), 0)
+    if rank:
+        dist.all_reduce(torch.ones(1), group=group, async_op=True)
+    first, later = (dist.all_reduce(torch.ones(n), group=group, async_op=True) for n in (10, 7))
+    result = first.get_future().then(lambda f: function(f, later))
+    for other in range(1, size) if rank == 0 else [rank]:
+        dist.recv(torch.ones(1), other) if rank == 0 else dist.send(torch.ones(1), 0)
+    if rank == 0:
+        said.set()
+        hold.wait()
+    return result, later
 
 
 def forked(rank, size):
@@ -362,6 +434,63 @@ def training(rank, size):
         assert torch.allclose(losses, alone, atol=1e-5), (losses, alone)
 
 
+def exhausted(rank, size):
+    """No thread can be made for a future's functions, while another operation is waited for: that one goes on, the future's raises."""
+    with open("/proc/self/statm") as f:
+        used = int(f.read().split()[0]) * resource.getpagesize()
+    late, t = torch.ones(1000), torch.ones(1000)
+    if rank == 0:
+        work = dist.all_reduce(late, async_op=True)
+        told = work.get_future()
+        resource.setrlimit(resource.RLIMIT_AS, (used + (6 << 20), -1))
+        dist.all_reduce(t)
+        try:
+            told.wait()
+            print("a thread was made", flush=True)
+        except RuntimeError as e:
+            print(f"told: {e}", flush=True)
+        resource.setrlimit(resource.RLIMIT_AS, (-1, -1))
+    else:
+        time.sleep(0.5)
+        dist.all_reduce(late)
+        dist.all_reduce(t)
+    for _ in range(3):
+        dist.all_reduce(t)
+    print(f"goes on {rank}", flush=True)
+
+
+def ordered(rank, size):
+    """Of tensors on a device, with what the program's stream has to do before and after, which nobody waits for on the processor."""
+    device = torch.get_default_device()
+    total = size * (size - 1) / 2
+    host = [torch.full((5000,), float(rank + i), device="cpu") for i in range(20)]
+    if device.type == "cuda":
+        host = [h.pin_memory() for h in host]
+    for i in range(20):
+        t, back = torch.zeros(5000), torch.zeros(5000, device="cpu")
+        t.copy_(host[i], non_blocking=True)
+        works = [dist.all_reduce(t, async_op=True), dist.all_reduce(t, async_op=True)]  # the second of the first's result
+        halves = works[1].get_future().then(lambda f: f.value()[0] / 2)
+        works[1].wait()
+        back.copy_(t)
+        assert (back == size * (total + size * i)).all(), (i, back[0])
+        assert (halves.wait() == size * (total + size * i) / 2).all()
+        t.copy_(host[i], non_blocking=True)
+        dist.broadcast(t, i % size)
+        assert (t == i % size + i).all()
+        out = torch.empty(5000 * size)
+        dist.all_gather_into_tensor(out, t)
+        t.copy_(host[i], non_blocking=True)  # after that has read it
+        assert (out == i % size + i).all()
+        part = t.view(100, 50).t()[7:9]  # not contiguous
+        dist.all_reduce(part)
+        assert (part == total + size * i).all() and t[0] == rank + i
+    with torch.inference_mode():
+        t = torch.ones(3)
+        dist.all_reduce(t)
+        assert (t == size).all()
+
+
 def killed(rank, size):
     try:
         for i in range(1000):
@@ -411,15 +540,37 @@ def unwaited(rank, size):
     sys.exit(0)
 
 
+def made_up(library):
+    module = types.ModuleType("torch.made_up")
+    module._lazy_init = lambda: None
+    module.is_available = lambda: True
+    module.device_count = lambda: 1
+    module.current_device = lambda: 0
+    torch.ops.load_library(library)
+    torch.utils.rename_privateuse1_backend("made_up")
+    torch._register_device_module("made_up", module)
+    torch.set_default_device("made_up")
+
+
 def main():
     torch.set_num_threads(1)
-    dist.init_process_group("gannet")
+    parts = (reductions, moves, blocks, shared, threads, messages, any_source, handles, callbacks, groups, forked, training)
+    backend = "gannet"
+    if "--cuda" in sys.argv:
+        torch.set_default_device(f"cuda:{int(os.environ.get('LOCAL_RANK', 0)) % torch.cuda.device_count()}")
+        parts = (ordered, *(p for p in parts if p != forked))
+    elif "--device" in sys.argv:
+        made_up(sys.argv[sys.argv.index("--device") + 1])
+        backend = "cpu:gannet,made_up:gannet"
+        parts = (ordered, reductions, moves, blocks, messages, any_source, groups)
+    dist.init_process_group(backend)
     rank, size = dist.get_rank(), dist.get_world_size()
     if "--unwaited" in sys.argv:
         unwaited(rank, size)
+    if "--exhausted" in sys.argv:
+        return exhausted(rank, size)
     if "--stopped" in sys.argv:
         stopped(rank, size)
-    parts = (reductions, moves, blocks, threads, messages, any_source, handles, callbacks, groups, forked, training)
     if "--killed" in sys.argv:
         parts = (killed,)
     for part in parts:

@@ -11,5 +11,5 @@ tests_jobs_test_preflight_CPPFLAGS = $(TEST_CPPFLAGS) $(JANSSON_CFLAGS)
 tests_jobs_test_preflight_LDADD = $(JOBS_LIBS) $(TRAIN_LIBS) $(TRANSPORT_LIBS) $(CMOCKA_LIBS)
 SHELL_TESTS += tests/jobs/exec.t tests/jobs/preflight.t tests/jobs/submit.t tests/jobs/summary.t tests/jobs/sweep.t
 EXTRA_DIST += tests/jobs/exec_probe tests/jobs/emulate_nvml.c
-EXTRA_DIST += tests/frameworks/backend tests/frameworks/backend.py tests/frameworks/torch_tests.py
+EXTRA_DIST += tests/frameworks/backend tests/frameworks/backend.py tests/frameworks/device.cpp tests/frameworks/torch_tests.py
 EXTRA_DIST += tests/frameworks/run tests/frameworks/starts tests/frameworks/ddp.py tests/frameworks/fit.py tests/frameworks/gloo.py tests/frameworks/multi_worker.py tests/frameworks/speed.py

@@ -53,6 +53,38 @@ static void product(void *acc, const void *in, size_t count)
 		((double *)acc)[i] *= ((const double *)in)[i];
 }
 
+/* More prepared operations than shared memory has places for: short sums, and blocks of more than 64 KiB. */
+static int many(int size, int rank)
+{
+	enum { OPS = 700, BLOCK = 1 << 15 };
+	static int32_t values[OPS], blocks[4 * BLOCK], mine[BLOCK];
+	static gannet_op *ops[OPS];
+	gannet_args a = {.size_bytes = sizeof a, .count = 1, .type = GANNET_I32, .reduction = GANNET_SUM};
+	gannet_args gather = {.size_bytes = sizeof a, .what = GANNET_ALLGATHER, .in = mine, .out = blocks, .count = BLOCK, .type = GANNET_I32};
+	gannet_args scatter = {.size_bytes = sizeof a, .what = GANNET_REDUCE_SCATTER, .in = blocks, .out = mine, .count = BLOCK, .type = GANNET_I32};
+
+	CHECK(size <= 4);
+	for (int i = 0; i < OPS; i++) {
+		a.out = &values[i];
+		CHECK(!gannet_prepare(world, i == OPS - 2 ? &gather : i == OPS - 1 ? &scatter : &a, &ops[i]));
+	}
+	for (int run = 0; run < 2; run++) {
+		for (int i = 0; i < OPS - 2; i++)
+			values[i] = i + rank;
+		for (int i = 0; i < BLOCK; i++)
+			mine[i] = i + rank;
+		for (int i = 0; i < OPS; i++)
+			CHECK(!gannet_start(ops[i]) && ((i % 7 && i < OPS - 2) || !gannet_wait(ops[i])));
+		for (int i = 0; i < OPS; i++)
+			CHECK(!gannet_wait(ops[i]) && (i >= OPS - 2 || values[i] == size * i + size * (size - 1) / 2));
+		CHECK(mine[5] == size * (5 + rank));
+		CHECK(!gannet_barrier(world));
+	}
+	for (int i = 0; i < OPS; i++)
+		gannet_op_free(ops[i]);
+	return 0;
+}
+
 /* Every collective, with sums that can be told; needs 2 ranks or more. */
 static int collectives_case(void)
 {
@@ -99,6 +131,7 @@ static int collectives_case(void)
 	free(other);
 	free(counts);
 	free(from);
+	CHECK(!many(size, rank));
 	gannet_finalize();
 	return 0;
 }

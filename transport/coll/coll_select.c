@@ -20,16 +20,18 @@ int gn_coll_has_shared(const struct gn_coll_args *a)
 
 static const char *select_for_shm(const struct gn_comm *c, const struct gn_coll_args *args, size_t bytes)
 {
+	int has_slot = gn_shm_has_slot(c->shm);
+
 	switch (args->what) {
 	case GN_COLLECTIVE_ALLREDUCE:
 	case GN_COLLECTIVE_BARRIER:
-		if (bytes <= gn_shm_eager_bytes(c->shm) || gn_shm_has_bounce_buffers(c->shm) ||
-		    gn_shm_owns(c->shm, args->out, bytes))
+		if (has_slot && (bytes <= gn_shm_eager_bytes(c->shm) || gn_shm_has_bounce_buffers(c->shm) ||
+				 gn_shm_owns(c->shm, args->out, bytes)))
 			return "shared";
 		return bytes >= RING_FROM_BYTES ? "ring" : NULL;
 	case GN_COLLECTIVE_REDUCE_SCATTER:
 	case GN_COLLECTIVE_ALLGATHER:
-		if (bytes >= BLOCKS_FROM_BYTES && gn_coll_has_shared(args) && gn_shm_has_bounce_buffers(c->shm) &&
+		if (has_slot && bytes >= BLOCKS_FROM_BYTES && gn_coll_has_shared(args) && gn_shm_has_bounce_buffers(c->shm) &&
 		    !gn_shm_owns(c->shm, args->out, 1))
 			return "shared";
 		return "direct";

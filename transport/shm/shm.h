@@ -68,6 +68,8 @@ enum gn_status gn_shm_allreduce(struct gn_shm *n, const void *in, void *out_buff
 enum gn_shm_blocks { GN_SHM_REDUCE_SCATTER, GN_SHM_ALLGATHER };
 enum gn_status gn_shm_blocks(struct gn_shm *n, enum gn_shm_blocks what, const void *in, void *out_buffer, size_t count,
 			     size_t element_bytes, gn_reduce_fn reduce, struct gn_shm_op **out, struct gn_err *err);
+/* Local. Whether one more of these operations may exist, the same on all ranks. */
+int gn_shm_has_slot(const struct gn_shm *n);
 /* Adds to the operation's signature, so that ranks that start different operations get GN_ERR_MISMATCH. Before the first start. */
 void gn_shm_sign(struct gn_shm_op *op, uint64_t signature);
 /* Local; not while the operation runs. NULL is fine. */

@@ -59,6 +59,11 @@ static int find_free_slot(const struct gn_shm *n)
 	return found ? (int)(found - n->used) : -1;
 }
 
+int gn_shm_has_slot(const struct gn_shm *n)
+{
+	return find_free_slot(n) >= 0;
+}
+
 /* The values of a rank: in its eager slot, or in the eager buffer. */
 static char *eager_values(const struct gn_shm_op *op, int local, unsigned parity)
 {

@@ -18,7 +18,8 @@ setup(
     ext_modules=[
         CppExtension(
             "gannet_torch._C",
-            ["csrc/backend.cpp", "csrc/callbacks.cpp", "csrc/engine.cpp", "csrc/module.cpp", "csrc/moves.cpp", "csrc/reduce.cpp"],
+            ["csrc/backend.cpp", "csrc/callbacks.cpp", "csrc/engine.cpp", "csrc/module.cpp", "csrc/moves.cpp", "csrc/reduce.cpp",
+             "csrc/staging.cpp"],
             extra_compile_args=["-O2", "-Wall", "-Wextra", "-Wno-unused-parameter", "-fvisibility=hidden"] + flags("--cflags"),
             libraries=["gannet"],
             library_dirs=libraries,

@@ -1,7 +1,7 @@
 // torch.distributed's view: each call makes a Work and hands its steps to the engine.
 #pragma once
 
-#include "moves.h"
+#include "staging.h"
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
@@ -9,7 +9,7 @@ namespace gannet {
 
 class Backend : public c10d::Backend {
 public:
-	Backend(int rank, int size, const std::vector<int> &world_ranks, const std::string &name, bool is_default);
+	Backend(int rank, int size, const std::vector<int> &world_ranks, const std::string &name, bool is_default, int64_t timeout_ms);
 	~Backend() override;
 	const std::string getBackendName() const override { return "gannet"; }
 	uint64_t getSequenceNumberForGroup() override { return sequence_; }
@@ -37,13 +37,15 @@ public:
 	Work recv(Tensors &t, int peer, int tag) override;
 	Work recvAnysource(Tensors &t, int tag) override;
 	Work barrier(const c10d::BarrierOptions &o) override;
+	// Collective: memory that the ranks of a node reach directly, in which all_reduce() is fastest.
+	at::Tensor allocateTensor(long count, at::TensorOptions options) override;
 
 private:
-	Work submit(c10d::OpType type, const char *name, const Tensors &inputs, Tensors outputs, std::vector<Step> steps, Turn turn,
-		    std::shared_ptr<int> source = nullptr);
+	Work submit(c10d::OpType type, const char *name, const Tensors &inputs, Tensors outputs, Staging &staging, std::vector<Step> steps,
+		    Turn turn, std::shared_ptr<int> source = nullptr);
 	Work receive(c10d::OpType type, Tensors &t, int peer, int tag);
-	Step gather_into(const at::Tensor &output, const at::Tensor &input);
-	Step scatter_from(const at::Tensor &output, const at::Tensor &input, const c10d::ReduceOp &op);
+	Step gather_into(const at::Tensor &output, const at::Tensor &input, Staging &staging);
+	Step scatter_from(const at::Tensor &output, const at::Tensor &input, const c10d::ReduceOp &op, Staging &staging);
 	std::shared_ptr<Group> group_;
 	uint64_t sequence_ = 0;
 };

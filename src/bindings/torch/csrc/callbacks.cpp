@@ -1,6 +1,8 @@
 #include "callbacks.h"
 
 #include <pthread.h>
+#include <stdexcept>
+#include <string>
 #include <system_error>
 #include <thread>
 
@@ -11,7 +13,12 @@ void Callbacks::post(std::function<void()> f)
 	std::lock_guard<std::mutex> lock(mutex_);
 
 	queue_.push_back(std::move(f));
-	call_one();
+	try {
+		call_one();
+	} catch (...) {
+		queue_.pop_back();
+		throw;
+	}
 }
 
 // For the first of the queue. The thread that takes it calls one for the next, so that many short functions need few threads.
@@ -25,9 +32,10 @@ void Callbacks::call_one()
 		std::thread([this] { loop(); }).detach();
 		threads_++;
 		free_++;
-	} catch (const std::system_error &) {
+	} catch (const std::system_error &e) {
 		if (!threads_) // else one of those that there are comes to it
-			throw;
+			throw std::runtime_error(std::string("gannet: no thread can be made for the functions of a future: ") + e.what() +
+						 " (see ulimit -u and the memory that is left)");
 	}
 }
 

@@ -11,7 +11,7 @@ namespace gannet {
 // As many threads as functions run, or wait, at a time; one of those with nothing to do stays.
 class Callbacks {
 public:
-	// Any thread; does not block. f throws nothing.
+	// Any thread; does not block. f throws nothing. Throws when there is no thread, and none can be made.
 	void post(std::function<void()> f);
 	// Waits until all that was posted has run, and for the ends of the threads.
 	void stop();

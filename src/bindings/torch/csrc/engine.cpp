@@ -1,5 +1,6 @@
 #include "engine.h"
 
+#include <algorithm>
 #include <cstring>
 #include <future>
 #include <numeric>
@@ -15,7 +16,7 @@ static constexpr size_t kept_ops = 64;
 // Up to so many ranks of a world on one node libgannet reduces private memory through caches.
 static constexpr int direct_ranks = 4;
 
-Group::Group(gannet_group *g, bool owned) : group_(g), owned_(owned)
+Group::Group(gannet_group *g, bool owned, std::chrono::milliseconds limit) : group_(g), owned_(owned), limit_(limit)
 {
 	void *memory = nullptr;
 
@@ -38,6 +39,37 @@ Group::~Group()
 	gannet_release(group_, staging_);
 	if (owned_)
 		gannet_group_free(group_);
+}
+
+void *Group::allocate(size_t len_bytes)
+{
+	void *memory;
+
+	check(gannet_alloc(group_, len_bytes, &memory));
+	std::lock_guard<std::mutex> lock(mutex_);
+	allocated_[static_cast<char *>(memory)] = len_bytes;
+	return memory;
+}
+
+void Group::release(void *memory)
+{
+	{
+		std::lock_guard<std::mutex> lock(mutex_);
+		allocated_.erase(static_cast<char *>(memory));
+	}
+	if (!finalized)
+		gannet_release(group_, memory);
+}
+
+bool Group::owns(const void *memory)
+{
+	std::lock_guard<std::mutex> lock(mutex_);
+	auto after = allocated_.upper_bound(static_cast<const char *>(memory));
+
+	if (after == allocated_.begin())
+		return false;
+	auto &[at, len] = *--after;
+	return static_cast<const char *>(memory) < at + len;
 }
 
 gannet_op *Group::op(gannet_args a)
@@ -93,7 +125,8 @@ void Engine::start(const std::string &rendezvous, int rank, int size)
 					 " to the launcher: a process has one world, and groups of torch.distributed.new_group() are parts of it");
 }
 
-std::shared_ptr<Group> Engine::make_group(const std::vector<int> &ranks, const std::string &name, bool is_default)
+std::shared_ptr<Group> Engine::make_group(const std::vector<int> &ranks, const std::string &name, bool is_default,
+					  std::chrono::milliseconds limit)
 {
 	std::shared_ptr<Group> made;
 
@@ -107,7 +140,7 @@ std::shared_ptr<Group> Engine::make_group(const std::vector<int> &ranks, const s
 		made_whole_ |= ranks == all;
 		if (owned)
 			check(gannet_group_of(world_, ranks.data(), static_cast<int>(ranks.size()), name.substr(0, 31).c_str(), &g));
-		made = std::shared_ptr<Group>(new Group(g, owned), [this](Group *group) {
+		made = std::shared_ptr<Group>(new Group(g, owned, limit), [this](Group *group) {
 			/* a forked process leaves it to its parent */
 			if (!is_forked())
 				run([&] { delete group; });
@@ -156,45 +189,79 @@ void Engine::call_back(const std::shared_ptr<Group> &group, std::function<void()
 {
 	auto insert = group ? group->insert() : nullptr;
 
-	callbacks_.post([this, group, insert, f = std::move(f)] {
-		inserts_of = group.get();
-		inserts_into = insert;
-		f();
-		inserts_of = nullptr;
-		inserts_into = nullptr;
+	try {
+		callbacks_.post([this, group, insert, f = std::move(f)] {
+			inserts_of = group.get();
+			inserts_into = insert;
+			f();
+			inserts_of = nullptr;
+			inserts_into = nullptr;
+			if (insert)
+				post([insert] { insert->is_over = true; });
+		});
+	} catch (...) {
 		if (insert)
-			post([insert] { insert->is_over = true; });
-	});
+			insert->is_over = true;
+		throw;
+	}
+}
+
+std::shared_ptr<Insert> Engine::insert_of(const Group *group)
+{
+	return group && inserts_of == group ? inserts_into : nullptr;
+}
+
+void Engine::give_way(const Group *group, const std::shared_ptr<Insert> &waited_for)
+{
+	auto insert = insert_of(group);
+
+	if (insert && insert != waited_for)
+		post([insert] { insert->is_over = true; });
 }
 
 void Engine::submit(const std::shared_ptr<Group> &group, Task task, Turn turn)
 {
-	/* the tail of a message to another node may outlive its operation, and needs the thread */
-	bool ended = false, drives = turn == Turn::waited_for && group->is_local() && std::this_thread::get_id() != driver_.load();
+	std::unique_lock<std::mutex> driving(driving_, std::defer_lock);
+	std::shared_ptr<bool> ended;
 
 	check_process();
 	if (stopping_ || !started())
 		throw std::runtime_error("gannet: the world has ended, at the end of the process");
-	drives = drives && driving_.try_lock();
-	if (drives)
-		task.finish = [&ended, finish = std::move(task.finish)](std::exception_ptr why) {
+	/* the tail of a message to another node may outlive its operation, and needs the thread */
+	if (turn == Turn::waited_for && group->is_local() && std::this_thread::get_id() != driver_.load() && driving.try_lock()) {
+		ended = std::make_shared<bool>(false);
+		task.finish = [ended, finish = std::move(task.finish)](std::exception_ptr why) {
 			finish(why);
-			ended = true;
+			*ended = true;
 		};
+	}
 	/* after what this thread has posted before */
-	post([this, group, turn, insert = inserts_of == group.get() ? inserts_into : nullptr, task = std::move(task)]() mutable {
-		if (closed_)
-			task.finish(too_late());
-		else if (turn == Turn::beside)
-			beside_.push_back(std::move(task));
-		else if (insert && !insert->is_over)
-			insert->tasks.push_back(std::move(task));
-		else
-			group->queue.front()->tasks.push_back(std::move(task));
+	post([this, group, turn, insert = insert_of(group.get()), task = std::move(task)]() mutable {
+		auto &queue = turn == Turn::beside ? beside_ : insert && !insert->is_over ? insert->tasks : group->queue.front()->tasks;
+
 		may_rest_ = turn == Turn::waited_for && group->is_local();
-	}, !drives);
-	if (drives)
-		drive(ended);
+		if (closed_)
+			return task.finish(too_late());
+		if (turn != Turn::beside && group->refuse(task))
+			return;
+		try {
+			queue.push_back(std::move(task));
+		} catch (...) { /* nothing was moved */
+			task.finish(std::current_exception());
+		}
+	}, !ended);
+	if (ended)
+		drive(std::move(driving), *ended);
+}
+
+void Engine::release(std::shared_ptr<Group> group, void *memory) noexcept
+{
+	if (is_forked())
+		return;
+	try {
+		post([group = std::move(group), memory] { group->release(memory); });
+	} catch (const std::bad_alloc &) { /* it stays until the end */
+	}
 }
 
 void Engine::post(std::function<void()> call, bool wakes)
@@ -210,7 +277,7 @@ void Engine::post(std::function<void()> call, bool wakes)
 }
 
 // With driving_, which it gives back, until a task has ended. Saves two wakeups of threads, which take longer than a short operation.
-void Engine::drive(const bool &ended)
+void Engine::drive(std::unique_lock<std::mutex> driving, const bool &ended)
 {
 	unsigned looks = 0;
 
@@ -223,7 +290,7 @@ void Engine::drive(const bool &ended)
 	bool leaves_some = is_busy();
 	driver_ = std::thread::id();
 	drives_++;
-	driving_.unlock();
+	driving.unlock();
 	std::lock_guard<std::mutex> lock(mutex_);
 	if (leaves_some || !calls_.empty()) {
 		is_left_some_ = true;
@@ -246,8 +313,39 @@ static bool ended(Task &task)
 	return true;
 }
 
-// Functions may wait for what was submitted later, though they had better not: after this time they no longer hold it back.
-static constexpr std::chrono::seconds insert_limit(5);
+bool Group::refuse(Task &task)
+{
+	if (failed_)
+		task.finish(failed_);
+	return failed_ != nullptr;
+}
+
+void Group::fail(std::exception_ptr why)
+{
+	failed_ = why;
+	for (size_t i = queue.size(); i-- > 0;)
+		for (auto &tasks = queue[i]->tasks; !tasks.empty(); tasks.pop_front())
+			tasks.front().finish(why);
+}
+
+// To go on without the functions would be to guess: other ranks may have them before the operations that are held back.
+static std::exception_ptr held_back(std::chrono::milliseconds limit)
+{
+	return std::make_exception_ptr(std::runtime_error(
+		"gannet: a function of a future has run for " + std::to_string(limit.count() / 1000.0) +
+		" s (the group's timeout) while later operations of its group were held back until it returns, to have one order on all ranks: let "
+		"it wait for later operations by Work.wait() rather than Future.wait(), or enlarge the timeout; the group cannot be used any more"));
+}
+
+void Group::check_held_back(Insert &by)
+{
+	auto now = std::chrono::steady_clock::now();
+
+	if (std::none_of(queue.begin(), queue.end(), [](auto &insert) { return !insert->tasks.empty(); }))
+		by.since = now;
+	else if (now - by.since > limit_)
+		fail(held_back(limit_));
+}
 
 bool Group::advance()
 {
@@ -258,14 +356,17 @@ bool Group::advance()
 			if (!ended(first->tasks.front()))
 				return true;
 			first->tasks.pop_front();
+			first->since = std::chrono::steady_clock::now();
 			continue; // its future may have functions
 		}
 		if (queue.size() == 1)
 			return false;
-		first->is_over |= std::chrono::steady_clock::now() - first->opened > insert_limit;
+		if (!first->is_over && !failed_)
+			check_held_back(*first);
 		if (!first->is_over)
 			return false;
 		queue.pop_back();
+		queue.back()->since = std::chrono::steady_clock::now();
 	}
 }
 
@@ -333,7 +434,7 @@ void Engine::idle(int limit_ms)
 			return;
 		idles_ = true;
 	}
-	if (!gannet_idle(limit_ms))
+	if (polled || !gannet_idle(limit_ms))
 		nanosleep(&nap, nullptr);
 	std::lock_guard<std::mutex> lock(mutex_);
 	idles_ = false;
@@ -412,9 +513,8 @@ void Engine::drain()
 	for (auto &weak : groups_) {
 		auto group = weak.lock();
 
-		for (size_t i = group ? group->queue.size() : 0; i-- > 0;)
-			for (auto &tasks = group->queue[i]->tasks; !tasks.empty(); tasks.pop_front())
-				tasks.front().finish(why);
+		if (group)
+			group->fail(why);
 	}
 	for (auto &task : beside_)
 		task.finish(why);

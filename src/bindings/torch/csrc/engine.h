@@ -44,14 +44,15 @@ struct Task {
 // submitted after it, so that the order is the same on all ranks whichever thread was faster.
 struct Insert {
 	std::deque<Task> tasks;
-	bool is_over = false; // the functions have returned, or run for so long that the others no longer wait for them
-	std::chrono::steady_clock::time_point opened = std::chrono::steady_clock::now();
+	bool is_over = false; // the functions have returned, or wait for an operation that was submitted later
+	std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now(); // operations are held back by it, or it last had a task
 };
 
 // What a group has: its prepared operations on its staging memory, which ranks of a node reach directly.
 class Group {
 public:
-	Group(gannet_group *g, bool owned);
+	// limit: so long may functions of futures hold operations back.
+	Group(gannet_group *g, bool owned, std::chrono::milliseconds limit);
 	// By who drives the engine.
 	~Group();
 	gannet_group *get() const { return group_; }
@@ -63,6 +64,11 @@ public:
 	bool takes_tensors() const { return takes_tensors_; }
 	// Whether all ranks are of one node.
 	bool is_local() const { return is_local_; }
+	// Memory that all ranks of a node reach directly, of those who drive; it blocks until all ranks have come to it.
+	void *allocate(size_t len_bytes);
+	void release(void *memory);
+	// Whether it is part of such memory. Any thread.
+	bool owns(const void *memory);
 	// The prepared operation for these arguments, made at the first call. The order of calls is the same on all ranks.
 	gannet_op *op(gannet_args args);
 
@@ -70,16 +76,25 @@ public:
 	std::vector<std::shared_ptr<Insert>> queue{std::make_shared<Insert>()};
 	// Whether there is something to advance.
 	bool advance();
+	// Fails a task of a group that has failed; false: it has not.
+	bool refuse(Task &task);
+	// Ends all that is queued.
+	void fail(std::exception_ptr why);
 	bool is_busy() const { return !queue.back()->tasks.empty(); }
 	std::shared_ptr<Insert> insert() { return queue.emplace_back(std::make_shared<Insert>()); }
 	static constexpr size_t staging_bytes = 32 << 20;
 
 private:
+	void check_held_back(Insert &by);
 	using Key = std::tuple<int, const void *, void *, size_t, int, int, void *, int>;
 	gannet_group *group_;
 	bool owned_;
 	char *staging_ = nullptr;
 	bool is_local_ = true, takes_tensors_;
+	std::chrono::milliseconds limit_;
+	std::exception_ptr failed_; // of all operations from then on: the order could not be kept
+	std::mutex mutex_;
+	std::map<const char *, size_t> allocated_; // lengths
 	std::map<Key, gannet_op *> ops_;
 	std::deque<Key> order_;
 };
@@ -100,12 +115,22 @@ public:
 	bool started() const { return thread_.joinable(); }
 	// Collective over the ranks of the world that are listed. Each group has an order of operations of its own: only the default group, and
 	// the first, are the world itself.
-	std::shared_ptr<Group> make_group(const std::vector<int> &ranks, const std::string &name, bool is_default);
+	std::shared_ptr<Group> make_group(const std::vector<int> &ranks, const std::string &name, bool is_default, std::chrono::milliseconds limit);
 	void submit(const std::shared_ptr<Group> &group, Task task, Turn turn);
+	// Releases memory of the group at some time. Any thread; does not block, nor throw.
+	void release(std::shared_ptr<Group> group, void *memory) noexcept;
 	// Lets who drives the engine run f, and waits for it.
 	void run(const std::function<void()> &f);
-	// Runs f, of the future of an operation of the group (NULL: a message), in a thread for functions of the program. To be called by who drives.
+	// Runs f, of the future of an operation of the group (NULL: a message), in a thread for functions of the program. To be called by who
+	// drives. Throws when there is no such thread, and none can be made.
 	void call_back(const std::shared_ptr<Group> &group, std::function<void()> f);
+	// What this thread submits to the group is part of: NULL, unless it runs functions of a future of the group.
+	static std::shared_ptr<Insert> insert_of(const Group *group);
+	// This thread is about to wait for an unfinished operation of the group, that is not part of its insert and thus held back by it: all
+	// later operations go on. The program does so at the same place on each rank, so that their order stays the same.
+	void give_way(const Group *group, const std::shared_ptr<Insert> &waited_for);
+	// Operations in flight that wait for what cannot wake who drives, as a device does.
+	std::atomic<int> polled{0};
 	// At the end of the process: waits for the other ranks' ends.
 	void stop();
 
@@ -114,11 +139,11 @@ private:
 	bool advance();
 	bool look(unsigned &looks);
 	bool is_busy();
-	void drive(const bool &ended);
+	void drive(std::unique_lock<std::mutex> driving, const bool &ended);
 	void rest();
 	void pause(unsigned looks, bool busy);
 	void idle(int limit_ms);
-	// To be called by who drives.
+	// Posts a call, which throws nothing, to who drives.
 	void post(std::function<void()> call, bool wakes = true);
 	void drain();
 	bool is_forked() const { return started() && process_ != getpid(); }
@@ -140,7 +165,7 @@ private:
 	bool may_rest_ = false; // who has posted last may drive next
 	bool made_whole_ = false; // a group of all ranks
 	std::vector<std::weak_ptr<Group>> groups_;
-	std::vector<Task> beside_;
+	std::deque<Task> beside_;
 	bool closed_ = false; // operations that come now fail
 	Callbacks callbacks_;
 };

@@ -10,5 +10,5 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)
 	m.def("started", [] { return gannet::Engine::get().started(); });
 	m.def("stop", [] { gannet::Engine::get().stop(); }, unlocked);
 	py::class_<gannet::Backend, c10d::Backend, c10::intrusive_ptr<gannet::Backend>>(m, "Backend")
-		.def(py::init<int, int, const std::vector<int> &, const std::string &, bool>(), unlocked);
+		.def(py::init<int, int, const std::vector<int> &, const std::string &, bool, int64_t>(), unlocked);
 }

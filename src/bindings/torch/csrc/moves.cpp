@@ -123,21 +123,28 @@ static Step reducing_whole(gannet_collective what, std::shared_ptr<Group> g, at:
 // From this size on the ranks of one node pass tensors slice by slice through the processors' caches, faster than in staging memory.
 static constexpr size_t direct_bytes = 64 << 10;
 
-// An operation on the tensors themselves.
-static Step direct(std::shared_ptr<Group> g, gannet_args a, at::Tensor output, at::Tensor input)
-{
-	a.size_bytes = sizeof a;
-	a.in = input.defined() ? bytes(input) : nullptr;
-	a.out = bytes(output);
-	return started([=](std::vector<gannet_op *> &ops) {
-		ops.push_back(nullptr);
-		check(gannet_prepare(g->get(), &a, &ops.back()));
-	}, [output, input](gannet_op *) {});
-}
-
 static bool overlap(const at::Tensor &a, const at::Tensor &b)
 {
 	return bytes(a) < bytes(b) + b.nbytes() && bytes(b) < bytes(a) + a.nbytes();
+}
+
+// An operation on the tensors themselves, but for an input that shares memory with the output, which is copied: ranks may differ in that, and
+// all have to go the same way.
+static Step direct(std::shared_ptr<Group> g, gannet_args a, at::Tensor output, at::Tensor input)
+{
+	auto copy = std::make_shared<at::Tensor>();
+
+	a.size_bytes = sizeof a;
+	a.in = input.defined() ? bytes(input) : nullptr;
+	a.out = bytes(output);
+	return started([=](std::vector<gannet_op *> &ops) mutable {
+		if (input.defined() && overlap(output, input)) {
+			*copy = input.clone();
+			a.in = bytes(*copy);
+		}
+		ops.push_back(nullptr);
+		check(gannet_prepare(g->get(), &a, &ops.back()));
+	}, [output, input, copy](gannet_op *) {});
 }
 
 // As many parts as ranks.
@@ -148,7 +155,7 @@ static Tensors parts(const at::Tensor &t, int size)
 
 Step all_reduce(std::shared_ptr<Group> g, at::Tensor t, const c10d::ReduceOp &op)
 {
-	if (g->takes_tensors() && t.nbytes() >= direct_bytes) {
+	if (g->owns(t.data_ptr()) || (g->takes_tensors() && t.nbytes() >= direct_bytes)) {
 		Reduction r = reduction_of(t.scalar_type(), op);
 		gannet_args a = reducing(GANNET_ALLREDUCE, r);
 
@@ -216,10 +223,9 @@ Step reduce_scatter(std::shared_ptr<Group> g, at::Tensor output, Tensors inputs,
 
 Step all_gather_into(std::shared_ptr<Group> g, at::Tensor output, at::Tensor input)
 {
-	char *place = bytes(output) + static_cast<size_t>(g->rank()) * input.nbytes();
-	bool in_place = bytes(input) == place;
+	bool in_place = bytes(input) == bytes(output) + static_cast<size_t>(g->rank()) * input.nbytes();
 
-	if (!g->takes_tensors() || output.nbytes() < direct_bytes || (!in_place && overlap(output, input)))
+	if (!g->takes_tensors() || output.nbytes() < direct_bytes)
 		return all_gather(g, parts(output, g->size()), input);
 	gannet_args a = {};
 
@@ -231,7 +237,7 @@ Step all_gather_into(std::shared_ptr<Group> g, at::Tensor output, at::Tensor inp
 
 Step reduce_scatter_from(std::shared_ptr<Group> g, at::Tensor output, at::Tensor input, const c10d::ReduceOp &op)
 {
-	if (!g->takes_tensors() || input.nbytes() < direct_bytes || overlap(output, input))
+	if (!g->takes_tensors() || input.nbytes() < direct_bytes)
 		return reduce_scatter(g, output, parts(input, g->size()), op);
 	Reduction r = reduction_of(output.scalar_type(), op);
 	gannet_args a = reducing(GANNET_REDUCE_SCATTER, r);

@@ -6,6 +6,7 @@ import atexit
 import os
 import socket
 
+import torch
 import torch.distributed as dist
 
 from . import _C
@@ -33,12 +34,25 @@ def _create(options, _backend_options):
     elif not dist.is_initialized():
         _C.start("", options.group_rank, options.group_size)  # a world again: compares
     ranks = list(options.global_ranks_in_group) or list(range(options.group_size))
-    return _C.Backend(options.group_rank, options.group_size, ranks, options.group_id, not dist.is_initialized())
+    timeout_ms = int(options.timeout.total_seconds() * 1000)
+    return _C.Backend(options.group_rank, options.group_size, ranks, options.group_id, not dist.is_initialized(), timeout_ms)
+
+
+def empty(*size, dtype=None, group=None):
+    """A tensor of the processor, in memory that the ranks of a node reach directly: all_reduce() of it there is about twice as fast. Collective
+    over the group, with the same size on all ranks; what they reduce together comes from the same call. It costs more than torch.empty(): make
+    it once. It ends with the process group's world.
+    """
+    shape = torch.Size(size[0] if len(size) == 1 and not isinstance(size[0], int) else size)
+    cpu = torch.device("cpu")
+    backend = (group or dist.group.WORLD)._get_backend(cpu)
+    return backend.allocate_tensor(shape.numel(), dtype=dtype or torch.get_default_dtype(), device=cpu).view(shape)
 
 
 def _register():
     if "gannet" not in dist.Backend.backend_list:
-        dist.Backend.register_backend("gannet", _create, extended_api=True, devices=["cpu"])
+        devices = ["cpu", "cuda"] if torch.version.cuda else ["cpu"]
+        dist.Backend.register_backend("gannet", _create, extended_api=True, devices=devices)
 
 
 def autoload():
