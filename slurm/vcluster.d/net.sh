@@ -65,6 +65,18 @@ net_up() {
 	echo "net $net" >>"$dir/vcluster.state"
 }
 
+# All rails of a node: its processes go on, and their packets are lost without a word.
+link() {
+	local verb=${command[0]:-} name=${command[1]:-} outside
+	need_root
+	[[ $verb =~ ^(on|off)$ && $name =~ ^n[1-8]$ && ${#command[@]} == 2 ]] || die 2 "link on NODE or link off NODE; see slurm/vcluster --help"
+	daemons_alive || die 1 "down ($dir)"
+	ip netns list | grep -q "^gn$id-$name\b" || die 2 "there is no node $name"
+	for outside in $(ip -o link | awk -F'[ :@]+' -v p="^gnv$id-${name#n}(-|\$)" '$2 ~ p { print $2 }'); do
+		ip link set "$outside" "$([[ $verb == on ]] && echo up || echo down)"
+	done
+}
+
 # Ends every process in the cluster's namespaces, then removes them with their links.
 net_down() {
 	local ns link

@@ -184,6 +184,8 @@ static const struct gn_option options[] = {
 	 .help = "name a rank in the log that computes at least F times as long as the median of the ranks for --slow-steps steps; 0: none"},
 	{.name = "slow-steps", .kind = GN_OPTION_INT, .offset = FIELD(slow_steps), .value_name = "N", .initial = "100", .min = 1, .max = 1e9,
 	 .help = "steps after which a slow rank is named, rounded up to whole intervals of --log-every"},
+	{.name = "slow-replace", .kind = GN_OPTION_FLAG, .offset = FIELD(slow_replace),
+	 .help = "with --elastic: a slow rank ends, and a process that waits (--spares, --join) takes its place; it stays where none waits"},
 	{.name = "halving", .kind = GN_OPTION_TEXT, .offset = FIELD(halving), .value_name = "FACTOR:RUNGS",
 	 .help = "for trials of gannet sweep: stop at 1/FACTOR of the steps, 1/FACTOR^2, ... (RUNGS of them) unless among the best "
 		 "FACTOR-th of the trials that have come as far"},
@@ -528,6 +530,11 @@ static enum gn_status check_elastic(const struct gn_train_options *o, struct gn_
 		return status;
 	if (o->spares && !least)
 		return gn_err_set(err, GN_ERR_USAGE, "--spares take the place of lost ranks: give --elastic MIN");
+	if (o->slow_replace && !least)
+		return gn_err_set(err, GN_ERR_USAGE, "--slow-replace gives the place of a slow rank to one that waits: give --elastic MIN and --spares N, or "
+				  "--elastic MIN:MAX");
+	if (o->slow_replace && !(o->slow_factor > 0))
+		return gn_err_set(err, GN_ERR_USAGE, "--slow-replace is of slow ranks: --slow-factor 0 finds none");
 	if (o->join && !most)
 		return gn_err_set(err, GN_ERR_USAGE, "--join is for a run with --elastic MIN:MAX: give its options by --options %s/options", o->join);
 	if (o->join && o->checkpoint != o->join && !gn_file_is_same(o->join, o->checkpoint))
@@ -738,7 +745,7 @@ static enum gn_status train_elastic(const struct gn_train_options *given, const 
 	struct gn_train_options o = *given;
 	/* one that joins a run which has begun, and whose others are lost before it has their state, has the last checkpoint */
 	struct gn_carried carried = {.world = 1, .goes_back = !*world};
-	struct gn_regroup_options ro = {.ifnames = how->ifnames, .spares = (int)o.spares, .log = log};
+	struct gn_regroup_options ro = {.ifnames = how->ifnames, .stop = stop, .spares = (int)o.spares, .log = log};
 	enum gn_status status = gn_elastic_parse(o.elastic, &ro.least, &ro.most, err);
 	int waits;
 

@@ -53,6 +53,20 @@ wait "$launcher"
 check 'it ends with code 4 when it wakes up' test "$(codes stop 4)" = '4 0 0 0 '
 check 'and leaves the log alone' test "$(tail -1 "$scratch/stop.jsonl" | grep -c '"event": "end"')" = 1
 
+# a rank that stands still for most of the time, until it has ended
+begin slow 4 2 --steps 100000 --elastic 2 --spares 1 --slow-replace --slow-steps 10 --log-every 1 --global-batch 48 --checkpoint "$scratch/slow"
+perl -e '($end, $pid) = @ARGV; until (-e $end or !kill 0, $pid) {
+	kill STOP => $pid; select undef, undef, undef, .05; kill CONT => $pid; select undef, undef, undef, .005 }' \
+	"$scratch/slow.1.code" "$(cat "$scratch/slow.1.pid")" &
+check 'a slow rank is replaced by a spare' await_line 40 1 '"event": "resume"' "$scratch/slow.jsonl"
+wait $!
+send TERM slow 0
+wait "$launcher"
+check 'and ends with code 4' test "$(codes slow 4)" = '5 4 5 5 '
+check 'which it says' grep -q 'rank 1 on .*, which is slow, is replaced by a process that waits: a process that waited has taken the place' "$scratch/slow.err"
+check 'three ranks go on' test "$(field slow resume ranks world)" = '3 2'
+check 'with the bits of three ranks' as_planned slow
+
 begin twice 4 2 --steps 200 --elastic 2 --socket-ifname none.here # which is of no consequence on one host
 check 'a run begins, and one rank after the other is killed' test $? = 0
 send KILL twice 3

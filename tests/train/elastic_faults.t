@@ -1,13 +1,17 @@
 #!/bin/bash
-# Random faults in runs with --elastic: one to three ranks are killed, stopped for good, or stopped for a while, after a random step or while
-# the others recover. The run ends; ranks end with code 0, or 4 where they were stopped or too few were left; all that end well hold the
-# same parameters; those of a run of as many ranks at each step that was stopped and started again; and each sample was used once.
-# GN_FAULTS runs (6; 100 in tests/long), GN_SEED the first; each is repeated by its own seed. GN_WITH: more options of the runs.
+# Random faults in runs with --elastic: one to three ranks are killed, stopped for good, or stopped for a while, or the links of their nodes are cut
+# for good or for a while, after a random step or while the others recover. The run ends; ranks end with code 0, or 4 where they were stopped, cut off
+# or too few were left; all that end well hold the same parameters; on one node those of a run of as many ranks at each step that was stopped
+# and started again; the loss is that of a run without faults; and each sample was used once, in one world at a time. GN_FAULTS runs (6; 100 in tests/long),
+# GN_SEED the first; each is repeated by its own seed. GN_WITH: more options of the runs. As root half of the runs are on several nodes.
 set -u
 # shellcheck source=tests/train/elastic.sh
 . "$GN_SOURCE/tests/train/elastic.sh"
+# shellcheck source=tests/train/nodes.sh
+. "$GN_SOURCE/tests/train/nodes.sh"
 faults=(kill kill kill stop pause pause)
-steps=150 last=90 # faults begin after a step up to the second
+link_faults=(kill kill stop pause cut cut blink blink)
+steps=100 last=60 # faults begin after a step up to the second
 
 check 'digits are packed' "$gannet" pack --out "$scratch/train" "$GN_SOURCE/data/digits/digits-train.tar.xz"
 # shellcheck disable=SC2206
@@ -17,10 +21,19 @@ code_of() { cat "$scratch/$1.$2.code" 2>/dev/null; }
 seconds() { printf '%d.%03d' $(($1 / 1000)) $(($1 % 1000)); }
 # strike NAME RANK: after it was drawn when and how
 strike() {
-	local fault=${faults[RANDOM % ${#faults[@]}]} ms=$((RANDOM % 3 ? RANDOM % 60 : RANDOM % 1500)) pause=$((RANDOM % 5000 + 100))
-	echo "$fault: rank $2 after $ms ms more (pause: $pause ms)"
+	local fault=${faults[RANDOM % ${#faults[@]}]} ms=$((RANDOM % 3 ? RANDOM % 60 : RANDOM % 1500)) pause=$((RANDOM % 5000 + 100)) node r
+	if ((nodes)); then
+		fault=${link_faults[RANDOM % ${#link_faults[@]}]} node=$(node_of "$2" "$ranks")
+	fi
+	echo "$fault: rank $2${node:+ on node $node} after $ms ms more (pause: $pause ms)"
 	sleep "$(seconds $ms)"
+	struck+=("$2")
+	if [[ $fault == cut || $fault == blink ]]; then
+		for ((r = 0; r < ranks; r++)); do ((node != $(node_of $r "$ranks"))) || struck+=("$r"); done
+	fi
 	case $fault in
+	cut) cut_off "$node" ;;
+	blink) cut_off "$node" && { sleep "$(seconds $pause)"; heal "$node"; } & ;;
 	kill) send KILL "$1" "$2" ;;
 	stop) send STOP "$1" "$2" && stopped+=("$2") ;;
 	pause) send STOP "$1" "$2" && { sleep "$(seconds $pause)"; send CONT "$1" "$2"; } & ;;
@@ -44,16 +57,38 @@ ended() { # NAME
 	digest=$(field "$1" end params_sha256)
 	same=$(grep -o "parameters after step $steps: [0-9a-f]*" "$scratch/$1.err" | sort -u)
 	[[ $same == "parameters after step $steps: $digest" ]] || { echo "ranks hold different parameters: $same"; return 1; }
-	as_planned "$1" || { echo 'parameters are not those of a stop and a start'; return 1; }
+	if ((nodes)); then
+		# where ranks are on several nodes their sums have another order than those of a planned run here
+		"$GN_SOURCE/tests/train/elastic_ledger" "$scratch/$1.jsonl" || return 1
+	else
+		as_planned "$1" || { echo 'parameters are not those of a stop and a start'; return 1; }
+	fi
 	"$gannet" info "$scratch/$1" >/dev/null
+	as_without_faults "$1"
+}
+mean_loss() { field "$1" step loss | tail -n 20 | awk '{ sum += $1 } END { print sum / NR }'; } # NAME
+# The loss is about that of a run without faults: the order of sums differs, and nothing else.
+as_without_faults() { # NAME
+	local with without
+	if [[ ! -e $scratch/whole$ranks.jsonl ]]; then
+		timeout -k 5 60 "$gannet" launch -n "$ranks" -- "$gannet" "${train[@]}" --steps $steps --log-every 1 --log "$scratch/whole$ranks.jsonl" || return 1
+	fi
+	with=$(mean_loss "$1") without=$(mean_loss "whole$ranks")
+	echo "loss $with, without faults $without"
+	awk -v a="$with" -v b="$without" 'BEGIN { d = a - b; exit !((d < 0 ? -d : d) < 0.05 + 0.1 * b) }'
 }
 fault() { # SEED
-	local name=$1 ranks victims after r rank code good=0 stopped=()
+	local name=$1 ranks victims after r rank code good=0 stopped=() struck=() nodes=0 begin=begin
 	RANDOM=$1
 	ranks=$((RANDOM % 4 + 2)) victims=$((RANDOM % 3 + 1)) after=$((RANDOM % last + 1))
 	((victims < ranks)) || victims=$((ranks - 1))
-	echo "$ranks ranks, $victims faults after step $after"
-	GANNET_LOG=debug begin "$name" $ranks $after --steps $steps --log-every 1 --elastic 1 --heartbeat-timeout 2 --checkpoint "$scratch/$name" \
+	if ((RANDOM % 2 && lab_nodes)); then
+		nodes=$((RANDOM % 3 + 2)) begin=begin_on_nodes
+		((nodes <= ranks)) || nodes=$ranks
+		heal {1..4}
+	fi
+	echo "$ranks ranks, $nodes nodes, $victims faults after step $after"
+	GANNET_LOG=debug $begin "$name" $ranks $after --steps $steps --log-every 1 --elastic 1 --heartbeat-timeout 2 --checkpoint "$scratch/$name" \
 		--checkpoint-every 40 || { cat "$scratch/$name.err"; return 1; }
 	for ((r = 0, rank = RANDOM; r < victims; r++, rank++)); do strike "$name" $((rank % ranks)); done
 	let_go "$name" $ranks
@@ -70,7 +105,7 @@ fault() { # SEED
 	done
 	if ((good)); then
 		ended "$name" || { cat "$scratch/$name.err"; return 1; }
-	elif ((2 * victims < ranks)); then
+	elif ((2 * $(printf '%s\n' "${struck[@]}" | sort -u | wc -l) < ranks)); then
 		echo 'enough ranks were left to go on'
 		cat "$scratch/$name.err"
 		return 1
@@ -79,6 +114,12 @@ fault() { # SEED
 	wait # for pauses
 	rm -rf "${scratch:?}/$name" "$scratch/$name".*
 }
+lab_nodes=0
+if nodes_usable; then
+	# not by check, which is a subshell
+	nodes_begin 4 && lab_nodes=4
+	check 'there are four nodes' test $lab_nodes = 4
+fi
 seed=${GN_SEED:-$((RANDOM + 1))} count=${GN_FAULTS:-6}
 echo "# GN_SEED=$seed GN_FAULTS=$count"
 for ((i = seed; i < seed + count; i++)); do

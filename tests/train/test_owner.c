@@ -190,7 +190,7 @@ static void test_one_successor(void **state)
 		assert_true(is_there());
 		ask_at_once(nonce);
 		/* the first claim after that ends it: who comes late is told so */
-		assert_ok(gn_owner_claim(root, nonce, NULL, NULL, &heir, &err));
+		assert_ok(gn_owner_claim(root, &(struct gn_owner_heir){.predecessor = nonce}, NULL, NULL, &heir, &err));
 		snprintf(next, sizeof next, "%s.%s.next", path, nonce);
 		assert_int_equal(access(next, F_OK), -1);
 		assert_int_equal(gn_owner_settle(root, nonce, &mine, sizeof mine, &kept, sizeof kept, &len, &err), GN_ERR_EXISTS);
@@ -206,7 +206,7 @@ static void test_one_successor(void **state)
 		gn_owner_release(heir);
 	}
 	/* one that wakes up after all that does not make itself the owner again */
-	assert_ok(gn_owner_claim(root, "", NULL, NULL, &owner, &err));
+	assert_ok(gn_owner_claim(root, &(struct gn_owner_heir){.predecessor = ""}, NULL, NULL, &owner, &err));
 	assert_ok(gn_owner_check(owner, &err));
 	unlink(path);
 	assert_int_equal(gn_owner_check(owner, &err), GN_ERR_EXISTS);
@@ -214,6 +214,27 @@ static void test_one_successor(void **state)
 	gn_owner_release(owner);
 	assert_int_equal(gn_owner_settle(root, "/../abcdef012345", &mine, sizeof mine, &kept, sizeof kept, &len, &err), GN_ERR_USAGE);
 	assert_int_equal(gn_owner_settle(root, "", &mine, sizeof mine, &kept, sizeof kept, &len, &err), GN_ERR_USAGE);
+}
+
+/* Rank 0 of an earlier world was stopped when it was about to claim the folder, and does so late. */
+static void test_worlds_of_one_run(void **state)
+{
+	const struct gn_owner_heir second = {"", 7, 2}, third = {"", 7, 3}, other = {"", 8, 4};
+	struct gn_owner *late, *present, *none;
+	struct gn_err err;
+
+	(void)state;
+	assert_ok(gn_owner_claim(root, &second, NULL, NULL, &late, &err));
+	assert_ok(gn_owner_claim(root, &third, NULL, NULL, &present, &err));
+	assert_int_equal(gn_owner_check(late, &err), GN_ERR_PEER_LOST);
+	assert_non_null(strstr(err.text, "gone on without this one, in world 3"));
+	assert_int_equal(gn_owner_claim(root, &second, NULL, NULL, &none, &err), GN_ERR_PEER_LOST);
+	assert_int_equal(gn_owner_claim(root, &other, NULL, NULL, &none, &err), GN_ERR_EXISTS);
+	assert_ok(gn_owner_check(present, &err));
+	gn_owner_release(late);
+	assert_true(is_there());
+	gn_owner_release(present);
+	assert_false(is_there());
 }
 
 static atomic_int over;
@@ -341,6 +362,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_one_successor), cmocka_unit_test(test_one_at_a_time),
+		cmocka_unit_test(test_worlds_of_one_run),
 		cmocka_unit_test(test_dead_on_this_host),
 		cmocka_unit_test(test_another_host),
 		cmocka_unit_test(test_a_heartbeat_is_seen),

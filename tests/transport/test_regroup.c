@@ -26,10 +26,12 @@ static struct gn_world_options how(void)
 	return (struct gn_world_options){.limits = {.heartbeat_s = 3, .join_s = 30}};
 }
 
+static volatile sig_atomic_t stop;
+
 /* A rank's process; its exit code. */
 static int run_rank(const struct place *p)
 {
-	struct gn_regroup_options ro = {.least = 1};
+	struct gn_regroup_options ro = {.least = 1, .stop = &stop};
 	struct gn_world_options o = how();
 	struct gn_world *w = NULL;
 	struct gn_regroup *g = NULL;
@@ -261,11 +263,62 @@ static void test_unreachable(void **state)
 	run_all(hold_off, (const int[SIZE]){0, 0, 0, 0});
 }
 
+/* Rank 3 is lost, and rank 2 computes for longer than ranks 0 and 1, which are asked to stop, wait for it. */
+static int stop_two(const struct place *p, struct gn_world *w, struct gn_regroup *g)
+{
+	const struct gn_world_options o = how();
+	const uint64_t until = gn_clock_ns() + 2 * SOON_NS;
+	enum gn_status status;
+	struct gn_err err;
+	uint64_t began;
+
+	if (p->rank == 3)
+		return 3;
+	await_loss(w, g, 0);
+	while (p->rank == 2 && gn_world_losses(w) < 2 && gn_clock_ns() < until)
+		gn_regroup_pause();
+	if (p->rank == 2) {
+		gn_world_destroy(w);
+		return 2;
+	}
+	stop = 1;
+	began = gn_clock_ns();
+	status = gn_regroup_form(g, &o, LIMIT_MS, &w, &err);
+	return status == GN_ERR_STOPPED && !w && gn_clock_ns() - began < SOON_NS ? 5 : 1;
+}
+
+static void test_stop(void **state)
+{
+	(void)state;
+	run_all(stop_two, (const int[SIZE]){5, 5, 2, 3});
+}
+
+/* Nobody waits that could take the place of rank 1. */
+static int keep_slow(const struct place *p, struct gn_world *w, struct gn_regroup *g)
+{
+	const struct gn_world_options o = how();
+	struct gn_err err;
+	int is_right;
+
+	gn_regroup_replace(g, 1);
+	if (gn_regroup_has_substitute(g) || gn_regroup_form(g, &o, LIMIT_MS, &w, &err))
+		return 1;
+	is_right = gn_world_size(w) == SIZE && gn_world_rank(w) == (p->rank == 1 ? SIZE - 1 : p->rank - (p->rank > 1)) && !gn_world_barrier(w, &err);
+	gn_world_destroy(w);
+	return is_right ? 0 : 4;
+}
+
+static void test_nobody_waits(void **state)
+{
+	(void)state;
+	run_all(keep_slow, (const int[SIZE]){0, 0, 0, 0});
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_second_loss), cmocka_unit_test(test_half_of_a_new_world),
-		cmocka_unit_test(test_unreachable),
+		cmocka_unit_test(test_unreachable), cmocka_unit_test(test_stop), cmocka_unit_test(test_nobody_waits),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

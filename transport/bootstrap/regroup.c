@@ -114,10 +114,10 @@ static enum gn_regroup_reply ask_at(struct gn_regroup *g, const char *address, i
 {
 	struct gn_err why;
 	int fd, answered;
-	enum gn_status status = gn_net_connect(address, port, GN_REGROUP_MESSAGE_MS, &fd, &why);
+	enum gn_status status = gn_net_connect(address, port, GN_REGROUP_CONNECT_MS, &fd, &why);
 
 	if (status)
-		return status == GN_ERR_PEER_LOST ? GN_REGROUP_DEAD : GN_REGROUP_SILENT;
+		return status == GN_ERR_PEER_LOST ? GN_REGROUP_DEAD : GN_REGROUP_UNREACHABLE;
 	answered = !gn_handshake_join(fd, &g->secret, GN_HANDSHAKE_REGROUP, (uint32_t)g->self.id, (uint32_t)g->first_ranks,
 				       GN_REGROUP_MESSAGE_MS, &why) &&
 		   !gn_net_send_all(fd, q, sizeof *q, GN_REGROUP_MESSAGE_MS) && !gn_net_receive_all(fd, a, sizeof *a, GN_REGROUP_MESSAGE_MS) &&
@@ -155,14 +155,15 @@ int gn_regroup_add_contact(struct gn_regroup *g, const struct gn_regroup_contact
 	return 0;
 }
 
-int gn_regroup_is_same_host(struct gn_regroup *g, uint64_t id)
+int gn_regroup_is_same_host(struct gn_regroup *g, uint64_t id, uint64_t other)
 {
-	const struct gn_regroup_contact *c;
+	const struct gn_regroup_contact *c, *d;
 	int same;
 
 	pthread_mutex_lock(&g->lock);
 	c = gn_regroup_find(g, id);
-	same = c && !strcmp(c->host, g->self.host);
+	d = gn_regroup_find(g, other);
+	same = c && d && !strcmp(c->host, d->host);
 	pthread_mutex_unlock(&g->lock);
 	return same;
 }
@@ -208,6 +209,7 @@ enum gn_status gn_regroup_create(const struct gn_regroup_options *options, uint6
 				 struct gn_regroup **out, struct gn_err *err)
 {
 	struct gn_regroup *g = calloc(1, sizeof *g);
+	struct gn_secret run = {.bytes = {0}};
 	enum gn_status status;
 	int port = 0;
 
@@ -218,10 +220,14 @@ enum gn_status gn_regroup_create(const struct gn_regroup_options *options, uint6
 	g->least = options->least;
 	g->most = options->most;
 	memcpy(g->digest, options->digest, sizeof g->digest);
+	g->stop_asked = options->stop;
 	g->secret = *secret;
 	g->self.id = id;
 	gethostname(g->self.host, sizeof g->self.host - 1);
-	status = gn_auth_listener_open(NULL, &port, GN_HANDSHAKE_REGROUP, secret, options->log, &g->listener, err);
+	status = gn_secret_derive(secret, "gannet run", NULL, 0, &run, err);
+	memcpy(&g->run, run.bytes, sizeof g->run);
+	if (!status)
+		status = gn_auth_listener_open(NULL, &port, GN_HANDSHAKE_REGROUP, secret, options->log, &g->listener, err);
 	g->self.port = port;
 	if (status)
 		gn_regroup_close(g);
@@ -327,6 +333,17 @@ int gn_regroup_has_new(const struct gn_regroup *g)
 uint64_t gn_regroup_epoch(const struct gn_regroup *g)
 {
 	return g->epoch;
+}
+
+uint64_t gn_regroup_run(const struct gn_regroup *g)
+{
+	return g ? g->run : 0;
+}
+
+void gn_regroup_replace(struct gn_regroup *g, int rank)
+{
+	g->replaced = g->world.ids[rank];
+	g->replaces = 1;
 }
 
 void gn_regroup_set_witness(struct gn_regroup *g, const struct gn_regroup_witness *witness)

@@ -24,6 +24,7 @@ struct gn_regroup_options {
 	const char *ifnames; /* as gn_world_options had it. Not kept */
 	int least;	     /* ranks that a new world must have */
 	int most;	     /* that others may make it grow to; 0: nobody may join */
+	const volatile sig_atomic_t *stop; /* once it is set a world is formed within 5 s or not at all; borrowed, may be NULL */
 	int spares;	     /* the last ranks, which wait from the start to take the place of lost ones */
 	char digest[65];     /* of what all processes must have alike: one that joins with another is refused */
 	struct gn_log *log;  /* may be NULL, is borrowed */
@@ -41,9 +42,15 @@ enum gn_status gn_regroup_begin(struct gn_regroup *g, const struct gn_world_opti
 /* Called by every rank that is left, after a loss and without anything of the old world in use but itself: destroys *world, and makes *world
  * the new one. how: limits and ifnames count. Blocks until all ranks that are left have called it or are lost, and that for as long as
  * they answer and limit_ms have not passed. *world is NULL on failure. GN_ERR_PEER_LOST: too few are left, or the others have gone on
- * without this one; the text says which. Without a loss: the same, when all ranks call it because some are to be taken in. */
+ * without this one; the text says which. GN_ERR_STOPPED: options->stop. Without a loss: the same, when all ranks call it because some are to be
+ * taken in. */
 enum gn_status gn_regroup_form(struct gn_regroup *g, const struct gn_world_options *how, int limit_ms, struct gn_world **world,
 			       struct gn_err *err);
+/* For the next gn_regroup_form, on all ranks alike: a process that waits takes the place of this rank of the present world, which is out of the new
+ * one; unless none can, or it would make the new world smaller. */
+void gn_regroup_replace(struct gn_regroup *g, int rank);
+/* Whether one that waits would do so now; cheap. */
+int gn_regroup_has_substitute(struct gn_regroup *g);
 /* What decides between two halves (membership.h). settle: keeps `mine` unless something is kept for the present world, and returns what is
  * kept, of at most room bytes. Blocks. GN_OK must mean that no other process of the job can be told anything else. */
 struct gn_regroup_witness {
@@ -59,6 +66,8 @@ enum gn_status gn_regroup_fence(struct gn_regroup *g, struct gn_err *err);
 /* After gn_regroup_form has failed: it is certain that no rank goes on, and this one is the one of them to say so for all. Ranks that have ended
  * may have gone on before. */
 int gn_regroup_is_last(const struct gn_regroup *g);
+/* Random, the same for all processes of the run; 0: g is NULL. */
+uint64_t gn_regroup_run(const struct gn_regroup *g);
 /* Worlds since the start: 1 before the first loss. */
 uint64_t gn_regroup_epoch(const struct gn_regroup *g);
 /* The program does its work in the present world: those that were taken in are members like the others. Local. */

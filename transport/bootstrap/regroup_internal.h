@@ -11,8 +11,11 @@
 #include <time.h>
 
 #define GN_REGROUP_PAUSE_NS 5000000
-/* For a connection, and for each message. */
+/* For each message, and for a connection. */
 #define GN_REGROUP_MESSAGE_MS 1000
+#define GN_REGROUP_CONNECT_MS 500
+/* For a world to be formed after the program was asked to stop: then the stop saves a checkpoint as ever. Slurm kills after 30 s. */
+#define GN_REGROUP_STOP_NS UINT64_C(5000000000)
 /* Of one message. */
 #define GN_REGROUP_CONTACTS 4
 #define GN_REGROUP_CANDIDATES 64
@@ -69,6 +72,11 @@ struct gn_regroup {
 	struct gn_regroup_witness witness; /* settle NULL: none */
 	int silent_ms;	  /* how long a rank may answer nothing */
 	char digest[65];
+	const volatile sig_atomic_t *stop_asked; /* may be NULL */
+	uint64_t stop_ns; /* when that was seen; 0: not yet */
+	uint64_t run;	  /* gn_regroup_run() */
+	uint64_t replaced; /* the process that is to be replaced, if replaces */
+	int replaces;
 	uint64_t epoch;	  /* of the world that this process is or was last in; 0: of none */
 	uint64_t highest; /* ballot seen */
 	struct gn_roster world, begun; /* the present one; the last one in which the program has begun, count 0: none */
@@ -88,13 +96,24 @@ struct gn_regroup {
 	uint64_t port_epoch; /* that epoch */
 };
 
-enum gn_regroup_reply { GN_REGROUP_ANSWERED, GN_REGROUP_DEAD, GN_REGROUP_SILENT };
+/* UNREACHABLE: there is no connection to its host; a host to which there is one accepts it for a process that is stopped, too. */
+enum gn_regroup_reply { GN_REGROUP_ANSWERED, GN_REGROUP_DEAD, GN_REGROUP_SILENT, GN_REGROUP_UNREACHABLE };
 
 /* What this process answers. Any thread. */
 void gn_regroup_answer(struct gn_regroup *g, const struct gn_regroup_request *q, struct gn_regroup_answer *a);
 /* Asks another process, or this one; blocks for some seconds at most. DEAD: its host says that nobody listens there, or it is not known.
  * Any thread. */
 enum gn_regroup_reply gn_regroup_ask(struct gn_regroup *g, uint64_t id, const struct gn_regroup_request *q, struct gn_regroup_answer *a);
+/* One attempt to end the present epoch, the number-th from 0; w: its world, NULL: it never was. GN_OK: gn_regroup_is_decided() tells. *promised of
+ * *ranks have answered. */
+enum gn_status gn_regroup_attempt(struct gn_regroup *g, const struct gn_world *w, uint64_t began_ns, uint64_t until_ns, int number, uint32_t *promised,
+				  uint32_t *ranks, struct gn_err *err);
+enum gn_status gn_regroup_too_few(uint32_t promised, uint32_t ranks, struct gn_err *err);
+int gn_regroup_is_decided(struct gn_regroup *g);
+/* How long a rank may answer nothing. */
+uint64_t gn_regroup_silence_ns(const struct gn_world *w);
+/* Whether the program was asked to stop longer ago than forming a world is given after that. The program's own thread. */
+int gn_regroup_is_stopped(struct gn_regroup *g);
 /* Makes the world of an epoch that is agreed on, which this process is a member of. Ends as soon as a member is lost or the epoch is
  * given up, and *world is NULL on failure. */
 enum gn_status gn_regroup_meet(struct gn_regroup *g, const struct gn_roster *roster, const struct gn_world_options *how,
@@ -107,7 +126,7 @@ enum gn_status gn_regroup_start(struct gn_regroup *g, enum gn_status status, str
 /* Under the lock. NULL: not known. Adds or replaces; -1: no memory. */
 const struct gn_regroup_contact *gn_regroup_find(const struct gn_regroup *g, uint64_t id);
 int gn_regroup_add_contact(struct gn_regroup *g, const struct gn_regroup_contact *c);
-int gn_regroup_is_same_host(struct gn_regroup *g, uint64_t id);
+int gn_regroup_is_same_host(struct gn_regroup *g, uint64_t id, uint64_t other);
 /* Asks the members of a roster for those of them that this process does not know. */
 void gn_regroup_learn_contacts(struct gn_regroup *g, const struct gn_roster *roster);
 /* Under the lock: an answer to a JOIN. */

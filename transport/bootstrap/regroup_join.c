@@ -83,22 +83,42 @@ int gn_regroup_has_place(const struct gn_regroup *g, const struct gn_regroup_can
 	return now < c->heard_ns + FRESH_NS && now >= c->held_until_ns && (int)ranks < (c->is_spare ? g->usual : g->most);
 }
 
-int gn_regroup_candidates(struct gn_regroup *g)
+/* How many of those that wait would be taken in beside so many ranks; *is_time: one of them has waited for long enough. */
+static int count_candidates(struct gn_regroup *g, uint32_t ranks, int *is_time)
 {
 	uint64_t now = gn_clock_ns();
-	int taken = 0, is_time = 0;
+	int taken = 0;
 
-	pthread_mutex_lock(&g->lock);
+	*is_time = 0;
 	for (int i = 0; i < g->candidate_count; i++) {
 		const struct gn_regroup_candidate *c = &g->candidates[i];
 
-		if (gn_roster_rank(&g->acceptor.current, c->id) >= 0 || !gn_regroup_has_place(g, c, g->acceptor.current.count + (uint32_t)taken))
+		if (gn_roster_rank(&g->acceptor.current, c->id) >= 0 || !gn_regroup_has_place(g, c, ranks + (uint32_t)taken))
 			continue;
 		taken++;
-		is_time |= now > c->since_ns + GATHER_NS;
+		*is_time |= now > c->since_ns + GATHER_NS;
 	}
+	return taken;
+}
+
+int gn_regroup_candidates(struct gn_regroup *g)
+{
+	int taken, is_time;
+
+	pthread_mutex_lock(&g->lock);
+	taken = count_candidates(g, g->acceptor.current.count, &is_time);
 	pthread_mutex_unlock(&g->lock);
 	return is_time ? taken : 0;
+}
+
+int gn_regroup_has_substitute(struct gn_regroup *g)
+{
+	int taken, is_time;
+
+	pthread_mutex_lock(&g->lock);
+	taken = count_candidates(g, g->acceptor.current.count - 1, &is_time);
+	pthread_mutex_unlock(&g->lock);
+	return taken > 0;
 }
 
 void gn_regroup_end(struct gn_regroup *g, enum gn_status status)

@@ -96,6 +96,8 @@ static enum gn_status check_epoch(void *regroup, struct gn_err *err)
 	uint32_t lost;
 	int is_lost, given_up;
 
+	if (gn_regroup_is_stopped(g))
+		return gn_err_set(err, GN_ERR_STOPPED, "stopped on request");
 	pthread_mutex_lock(&g->lock);
 	is_lost = g->lost_epoch == epoch;
 	lost = g->lost;
@@ -111,7 +113,7 @@ static enum gn_status check_epoch(void *regroup, struct gn_err *err)
 static int is_one_host(struct gn_regroup *g, const struct gn_roster *roster)
 {
 	for (uint32_t m = 0; m < roster->count; m++)
-		if (!gn_regroup_is_same_host(g, roster->ids[m]))
+		if (!gn_regroup_is_same_host(g, roster->ids[m], g->self.id))
 			return 0;
 	return 1;
 }

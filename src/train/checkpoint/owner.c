@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,6 +46,20 @@ static enum verdict judge(const struct gn_owner_identity *who, const struct gn_o
 	if (who->job[0] && !strcmp(who->job, self->job) && !strcmp(who->cluster, self->cluster) && self->restart > who->restart)
 		return DEAD;
 	return age_s > GN_OWNER_DEAD_S ? DEAD : UNSURE;
+}
+
+/* How much later the world of another owner of this run is; 0 of other runs. */
+static int64_t worlds_after(const struct gn_owner *o, const struct gn_owner_identity *who)
+{
+	return o->self.run[0] && !strcmp(who->run, o->self.run) ? who->world - o->self.world : 0;
+}
+
+static enum gn_status is_out(const struct gn_owner *o, const struct gn_owner_identity *who, struct gn_err *err)
+{
+	char other[256];
+
+	return gn_err_set(err, GN_ERR_PEER_LOST, "%s: other ranks of this run have gone on without this one, in world %" PRId64 ", with %s", o->path,
+			  who->world, gn_owner_describe(who, other));
 }
 
 /* Removes the file of a dead owner, unless it belongs to another run by now. A lock on the file lets only one of several waiting
@@ -97,7 +112,7 @@ static void sleep_one_beat(const volatile sig_atomic_t *stop)
 		nanosleep(&tenth, NULL);
 }
 
-/* Waits until the folder has no owner file of a run that is or may be alive; predecessor's counts as dead. */
+/* Waits until the folder has no owner file of a run that is or may be alive; those before an heir count as dead. */
 static enum gn_status wait_until_free(const struct gn_owner *o, const char *predecessor, const volatile sig_atomic_t *stop,
 				      struct gn_log *log, struct gn_err *err)
 {
@@ -114,7 +129,10 @@ static enum gn_status wait_until_free(const struct gn_owner *o, const char *pred
 		status = gn_owner_file_age(&now, o->path, o->self.nonce, &age_s, err);
 		if (status)
 			return status;
-		verdict = predecessor && *predecessor && !strcmp(now.who.nonce, predecessor) ? DEAD : judge(&now.who, &o->self, age_s);
+		if (worlds_after(o, &now.who) > 0)
+			return is_out(o, &now.who, err);
+		verdict = (predecessor && *predecessor && !strcmp(now.who.nonce, predecessor)) || worlds_after(o, &now.who) < 0
+			? DEAD : judge(&now.who, &o->self, age_s);
 		if (verdict == ALIVE || (looks && now.who.nonce[0] && is_same(&first, &now) &&
 					 !is_same_beat(&first, &now)))
 			return in_use(o, &now, age_s, err);
@@ -172,7 +190,7 @@ static enum gn_status start_beating(struct gn_owner *o, struct gn_err *err)
 	return GN_OK;
 }
 
-enum gn_status gn_owner_claim(const char *directory, const char *predecessor, const volatile sig_atomic_t *stop, struct gn_log *log,
+enum gn_status gn_owner_claim(const char *directory, const struct gn_owner_heir *heir, const volatile sig_atomic_t *stop, struct gn_log *log,
 			      struct gn_owner **out, struct gn_err *err)
 {
 	struct gn_owner *o = calloc(1, sizeof *o);
@@ -181,14 +199,18 @@ enum gn_status gn_owner_claim(const char *directory, const char *predecessor, co
 	if (!o)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to claim %s", directory);
 	o->fd = -1;
-	o->has_heirs = predecessor != NULL;
+	o->has_heirs = heir != NULL;
 	pthread_mutex_init(&o->lock, NULL);
 	pthread_cond_init(&o->ended, NULL);
 	status = gn_path_join(o->path, sizeof o->path, directory, "owner", err);
 	if (!status)
 		status = gn_owner_identify(&o->self, err);
+	if (!status && heir && heir->run) {
+		snprintf(o->self.run, sizeof o->self.run, "%016" PRIx64, heir->run);
+		o->self.world = (int64_t)heir->world;
+	}
 	while (!status && (status = gn_owner_file_create(o->path, &o->self, &o->fd, err)) == GN_ERR_EXISTS)
-		status = wait_until_free(o, predecessor, stop, log, err);
+		status = wait_until_free(o, heir ? heir->predecessor : NULL, stop, log, err);
 	if (!status)
 		status = start_beating(o, err);
 	if (status)
@@ -225,6 +247,8 @@ enum gn_status gn_owner_check(struct gn_owner *o, struct gn_err *err)
 	}
 	if (status || !strcmp(now.who.nonce, o->self.nonce))
 		return status;
+	if (worlds_after(o, &now.who) > 0)
+		return is_out(o, &now.who, err);
 	return gn_err_set(err, GN_ERR_EXISTS,
 			  "%.*s was taken over by another run: %s; this run, %s, had no heartbeat for %d s or its file was "
 			  "removed, and ends without writing to the folder", (int)(strrchr(o->path, '/') - o->path), o->path,

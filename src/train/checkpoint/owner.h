@@ -3,6 +3,8 @@
  *     {"format": "gannet-owner", "host": "n1", "cluster": "c", "job": "123", "restart": 1, "pid": 4711, "pid_start": ...,
  *      "pid_namespace": ..., "boot": "...", "nonce": "0123456789abcdef", "since": "2026-01-31T12:00:00Z"}
  *
+ * and "run", "world" of a run that goes on after losses.
+ *
  * Its modification time is the owner's heartbeat: a thread sets it every GN_OWNER_BEAT_S. A run that finds the file
  * - of a process of this host, boot and pid namespace: asks the kernel whether that process is alive;
  * - of an earlier start of its own Slurm job: takes over, because Slurm restarts a job only after its last start has ended;
@@ -19,6 +21,7 @@
 #include "src/base/log.h"
 
 #include <signal.h>
+#include <stdint.h>
 
 #define GN_OWNER_BEAT_S 30
 #define GN_OWNER_DEAD_S 300
@@ -26,16 +29,23 @@
 
 struct gn_owner;
 
-/* directory must exist. Blocks for at most GN_OWNER_DEAD_S. predecessor: NULL for a run that ends with any loss; else the nonce of the process
- * that owned the folder and may live on unreachable or stopped, but is no longer part of the run, as its other processes have agreed: takes
- * over from that one without waiting; "": there was none yet. GN_ERR_EXISTS names the live owner and this run; GN_ERR_STOPPED: *stop was set
- * while waiting. */
-enum gn_status gn_owner_claim(const char *directory, const char *predecessor, const volatile sig_atomic_t *stop, struct gn_log *log,
+/* Of a run whose processes go on after losses: what its present rank 0 knows of those before it, which may live on, unreachable or stopped, but are
+ * no longer part of the run, as its other processes have agreed. */
+struct gn_owner_heir {
+	const char *predecessor; /* the nonce of the last owner that all know of; "": there was none yet */
+	uint64_t run;		 /* random, the same for all processes of the run */
+	uint64_t world;		 /* worlds since the start */
+};
+
+/* directory must exist. Blocks for at most GN_OWNER_DEAD_S. heir: NULL for a run that ends with any loss; else takes
+ * over without waiting from its predecessor and from an owner in an earlier world of the run. GN_ERR_EXISTS names the live owner and this run;
+ * GN_ERR_PEER_LOST: an owner of a later world of the run; GN_ERR_STOPPED: *stop was set while waiting. */
+enum gn_status gn_owner_claim(const char *directory, const struct gn_owner_heir *heir, const volatile sig_atomic_t *stop, struct gn_log *log,
 			      struct gn_owner **out, struct gn_err *err);
 /* Makes the names of temporary files unique to this run. Borrowed. */
 const char *gn_owner_nonce(const struct gn_owner *o);
 /* Whether the folder still belongs to this run. A removed owner file is created again, unless processes of the run may go on without this one,
- * which may have ended: GN_ERR_EXISTS then, too. GN_ERR_EXISTS names the new owner and this run. */
+ * which may have ended: GN_ERR_EXISTS then, too. GN_ERR_EXISTS names the new owner and this run; GN_ERR_PEER_LOST: it is of a later world. */
 enum gn_status gn_owner_check(struct gn_owner *o, struct gn_err *err);
 /* Removes the file if it still belongs to this run. NULL is fine. */
 void gn_owner_release(struct gn_owner *o);

@@ -111,6 +111,10 @@ static void json_identity(struct gn_json *j, const struct gn_owner_identity *who
 	gn_json_string(j, "boot", who->boot);
 	gn_json_string(j, "nonce", who->nonce);
 	gn_json_string(j, "since", stamp);
+	if (who->run[0]) {
+		gn_json_string(j, "run", who->run);
+		gn_json_int(j, "world", who->world);
+	}
 	gn_json_end(j);
 	gn_strbuf_puts(&j->text, "\n");
 }
@@ -191,6 +195,8 @@ static void parse(const char *text, size_t len, struct gn_owner_identity *who)
 		take_text(root, "job", who->job, sizeof who->job);
 		take_text(root, "boot", who->boot, sizeof who->boot);
 		take_text(root, "nonce", who->nonce, sizeof who->nonce);
+		take_text(root, "run", who->run, sizeof who->run);
+		who->world = json_integer_value(json_object_get(root, "world"));
 		who->restart = json_integer_value(json_object_get(root, "restart"));
 		who->pid = json_integer_value(json_object_get(root, "pid"));
 		who->pid_start = json_integer_value(json_object_get(root, "pid_start"));

@@ -13,6 +13,8 @@
 struct gn_owner_identity {
 	char host[65], cluster[65], job[65], boot[65], nonce[GN_OWNER_NONCE];
 	int64_t restart, pid, pid_start, pid_namespace;
+	char run[GN_OWNER_NONCE]; /* "": it ends with any loss */
+	int64_t world;
 };
 
 /* An owner file that was read. */

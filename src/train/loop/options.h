@@ -72,6 +72,7 @@ struct gn_train_options {
 	int64_t log_every;
 	double slow_factor;	       /* 0: slow ranks are not named */
 	int64_t slow_steps;
+	int slow_replace;	       /* with elastic: one that waits takes a slow rank's place */
 	const char *log_samples;       /* folder of sample_log.h; NULL: none */
 	const char *metrics;	       /* Prometheus' text format; NULL: none */
 	const char *halving;	       /* "FACTOR:RUNGS": the run stops at step total / FACTOR^k, k = RUNGS..1, when is_behind says so; NULL: never */

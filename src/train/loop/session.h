@@ -99,6 +99,8 @@ struct gn_session_best {
 struct gn_session_slow {
 	uint64_t *steps;
 	char *is_named;
+	int replaced;		 /* --slow-replace: this rank, the slowest one; -1: none, or nobody waits */
+	double factor;		 /* its last one */
 };
 
 struct gn_session_status {
@@ -167,7 +169,7 @@ struct gn_session {
 	int skips_in_a_row;		 /* steps that updated nothing */
 	int unevaluated;		 /* an evaluation was due and left out because the run is to stop */
 	int is_within_step;		 /* since the present step was begun; one that failed stays so */
-	int grows;			 /* processes wait to take part: all ranks form a new world with them after the last step */
+	int grows;			 /* as gn_step_result.regroup: processes wait to take part, all ranks form a new world with them after the last step */
 	int failed_alone;		 /* this rank has an error that the others do not know of */
 };
 

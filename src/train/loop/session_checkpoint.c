@@ -91,6 +91,8 @@ static enum gn_status make_writer(struct gn_session *s, struct gn_err *err)
 enum gn_status gn_session_claim(struct gn_session *s, const volatile sig_atomic_t *stop, struct gn_err *err)
 {
 	const char *directory = s->options->checkpoint;
+	const struct gn_carried *carried = s->options->carried;
+	const struct gn_owner_heir heir = {carried ? carried->owner : NULL, gn_regroup_run(s->options->regroup), carried ? carried->world : 0};
 	enum gn_status status = GN_OK;
 
 	if (!directory)
@@ -102,8 +104,7 @@ enum gn_status gn_session_claim(struct gn_session *s, const volatile sig_atomic_
 		if (!status && s->options->regroup)
 			status = gn_regroup_fence(s->options->regroup, err);
 		if (!status)
-			status = gn_owner_claim(directory, s->options->carried ? s->options->carried->owner : NULL, stop, s->log,
-						&s->checkpoint.owner, err);
+			status = gn_owner_claim(directory, carried ? &heir : NULL, stop, s->log, &s->checkpoint.owner, err);
 		if (!status)
 			memcpy(s->checkpoint.nonce, gn_owner_nonce(s->checkpoint.owner), sizeof s->checkpoint.nonce);
 	}

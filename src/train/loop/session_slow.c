@@ -2,6 +2,7 @@
 #include "src/train/loop/session.h"
 
 #include "src/base/sort.h"
+#include "transport/bootstrap/regroup.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -49,6 +50,8 @@ static enum gn_status tell(struct gn_session *s, int rank, double factor, struct
 	}
 	gn_log_warn(s->log, "rank %d on %s is slow: for %" PRIu64 " steps a batch has taken it at least %g times as long as the median of the ranks, last "
 		    "%.1f times", rank, host, s->slow.steps[rank], s->options->slow_factor, factor);
+	if (s->options->slow_replace && !gn_regroup_has_substitute(s->options->regroup))
+		gn_log_warn(s->log, "no process waits that could take the place of rank %d: it goes on", rank);
 	j = gn_metrics_log_begin(s->metrics.log, "slow");
 	if (j) {
 		gn_json_uint(j, "step", s->state.step);
@@ -74,6 +77,10 @@ static enum gn_status note_stage(struct gn_session *s, const struct gn_interval 
 			continue;
 		s->slow.steps[r] = factor >= s->options->slow_factor ? s->slow.steps[r] + sums->steps : 0;
 		is_slow = s->slow.steps[r] >= (uint64_t)s->options->slow_steps;
+		if (is_slow && s->options->slow_replace && (s->slow.replaced < 0 || factor > s->slow.factor)) {
+			s->slow.replaced = r;
+			s->slow.factor = factor;
+		}
 		if (is_slow == s->slow.is_named[r])
 			continue;
 		s->slow.is_named[r] = is_slow;
@@ -96,7 +103,10 @@ enum gn_status gn_session_note_slow(struct gn_session *s, const struct gn_interv
 		s->slow.is_named = calloc((size_t)report->ranks, 1);
 	if (!s->slow.steps || !s->slow.is_named)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d ranks", report->ranks);
+	s->slow.replaced = -1;
 	for (int k = 0; k < stages && !status; k++)
 		status = note_stage(s, sums, report, k, err);
+	if (s->slow.replaced >= 0 && !gn_regroup_has_substitute(s->options->regroup))
+		s->slow.replaced = -1;
 	return status;
 }

@@ -121,6 +121,16 @@ static enum gn_status after_local_step(struct gn_session *s, struct gn_interval 
 	return status;
 }
 
+/* For gn_step. */
+static int regroup_wish(const struct gn_session *s)
+{
+	if (gn_comm_rank(s->comm) || !s->options->regroup)
+		return 0;
+	if (s->slow.steps && s->slow.replaced >= 0)
+		return 2 + s->slow.replaced;
+	return gn_regroup_candidates(s->options->regroup) > 0;
+}
+
 enum gn_status gn_session_step(struct gn_session *s, const volatile sig_atomic_t *stop, struct gn_interval *sums, int *stopping,
 			       struct gn_err *err)
 {
@@ -133,7 +143,7 @@ enum gn_status gn_session_step(struct gn_session *s, const volatile sig_atomic_t
 		.lr = gn_session_rate(s),
 		.stop = *stop != 0,
 		.save = gn_session_wants_save(s),
-		.regroup = gn_comm_rank(s->comm) == 0 && s->options->regroup && gn_regroup_candidates(s->options->regroup) > 0,
+		.regroup = regroup_wish(s),
 		.writing = gn_checkpoint_writer_is_busy(s->checkpoint.writer),
 		.has_next = gn_session_has_batch(s, s->state.sample + s->schedule.global_batch),
 	};

@@ -148,7 +148,7 @@ static enum gn_status begin(const struct gn_running_step *run, struct gn_err *er
 	const float values[] = {[GN_PIGGYBACK_LOSS] = 0, [GN_PIGGYBACK_CORRECT] = 0, [GN_PIGGYBACK_STOP] = run->step->stop ? 1 : 0,
 				[GN_PIGGYBACK_SAVE] = run->step->save ? 1 : 0, [GN_PIGGYBACK_WEIGHT] = 0,
 				[GN_PIGGYBACK_WRITING] = run->step->writing ? 1 : 0,
-				[GN_PIGGYBACK_REGROUP] = run->step->regroup ? 1 : 0};
+				[GN_PIGGYBACK_REGROUP] = (float)run->step->regroup};
 	enum gn_status status = gn_stream_copy(r->device.stream, r->piggyback, values, sizeof values, err);
 
 	return status ? status : gn_stream_copy(r->device.stream, r->kept_buffers, r->buffers.device, r->buffers.count * sizeof(float), err);
@@ -297,7 +297,7 @@ static enum gn_status finish(const struct gn_running_step *run, struct gn_step_r
 	out->skipped = update.skipped;
 	out->stop = r->results[GN_PIGGYBACK_STOP] > 0;
 	out->save = r->results[GN_PIGGYBACK_SAVE] > 0;
-	out->regroup = r->results[GN_PIGGYBACK_REGROUP] > 0;
+	out->regroup = (int)r->results[GN_PIGGYBACK_REGROUP];
 	out->writing = r->results[GN_PIGGYBACK_WRITING] > 0;
 	return status;
 }

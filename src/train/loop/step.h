@@ -17,7 +17,7 @@ struct gn_step {
 	uint64_t updates;    /* done, this one counted */
 	double lr;
 	int stop, save;	     /* what this rank asks of all */
-	int regroup;	     /* it asks for a new world after the step */
+	int regroup;	     /* 0; what it asks for after the step: 1: a new world; 2 + R: one without rank R, which is slow. Of rank 0 alone */
 	int writing;	     /* this rank's part of a checkpoint is being written */
 	int has_next;	     /* there is a batch after this step's: it is staged while the device computes */
 };

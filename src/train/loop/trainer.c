@@ -275,7 +275,8 @@ static enum gn_status train(struct gn_session *s, const volatile sig_atomic_t *s
 		gn_progress_bar_add(&progress, s->schedule.global_batch);
 	}
 	gn_progress_bar_end(&progress);
-	s->grows &= !gn_session_is_done(s) && !stopping && !is_cut_short(s);
+	if (gn_session_is_done(s) || stopping || is_cut_short(s))
+		s->grows = 0;
 	if (!status && s->grows)
 		return gn_session_drain(s, err);
 	/* a failure to save was a warning until here */
@@ -497,6 +498,18 @@ static enum gn_status keep_state(struct gn_session *s, struct gn_err *err)
 	return status ? status : GN_ERR_PEER_LOST;
 }
 
+/* For the ranks that take in those that wait. Returns what looks like a loss. */
+static enum gn_status ask_in(struct gn_session *s, struct gn_err *err)
+{
+	const int slow = s->grows - 2;
+
+	if (slow < 0 || slow >= gn_comm_size(s->comm))
+		return gn_err_set(err, GN_ERR_PEER_LOST, "after step %" PRIu64 " processes that wait are taken in", s->state.step);
+	gn_regroup_replace(s->options->regroup, slow);
+	return gn_err_set(err, GN_ERR_PEER_LOST, "after step %" PRIu64 " rank %d on %s, which is slow, is replaced by a process that waits", s->state.step,
+			  slow, gn_world_host_of(gn_comm_world(s->comm), slow));
+}
+
 enum gn_status gn_train_run(const struct gn_train_options *options, const char *agreed_text,
 			    const volatile sig_atomic_t *stop, struct gn_comm *comm, struct gn_log *log, int *told,
 			    struct gn_err *err)
@@ -516,7 +529,7 @@ enum gn_status gn_train_run(const struct gn_train_options *options, const char *
 	if (!status)
 		status = train(s, stop, &stopped, err);
 	if (!status && s->grows)
-		status = gn_err_set(err, GN_ERR_PEER_LOST, "after step %" PRIu64 " processes that wait are taken in", s->state.step);
+		status = ask_in(s, err);
 	if (!status)
 		status = gn_session_log_bubble(s, err);
 	if (!status)

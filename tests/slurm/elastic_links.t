@@ -1,0 +1,96 @@
+#!/bin/bash
+# train --elastic under srun, on four nodes whose links are cut: those that reach each other and are more than half go on within three seconds
+# beyond the limit of silence, or half of them by the checkpoint folder; the others end with code 4. A link that is mended in time costs no rank.
+set -u
+# shellcheck source=tests/slurm/cluster.sh
+. "$GN_SOURCE/tests/slurm/cluster.sh"
+cluster_begin
+silence=6
+# of a cut that costs nothing: before Linux 6.15 TCP repeats what was lost as late again
+short=$(uname -r | awk -F. '{ print ($1 * 1000 + $2 >= 6015) ? 3.3 : 1.5 }')
+check "the digits are packed" cluster_digits
+check "four nodes come up" vc up --nodes 4 --cpus-per-node 2
+
+begin() { # NAME TASKS_PER_NODE OPTION...
+	# shellcheck disable=SC2016
+	on 120 srun -N4 --ntasks-per-node="$2" --mpi=pmix --no-kill --kill-on-bad-exit=0 --wait=0 --disable-status sh -c \
+		'code=$1.$SLURM_PROCID.code; shift; "$@"; echo $? >"$code"' sh "$cluster/$1" "$gannet" train \
+		--data "$cluster/train" --model lenet --steps 100000 --batch 4 --lr 0.01 --threads 1 --loader-threads 1 --log-every 5 --elastic 1 \
+		--heartbeat-timeout $silence --log "$cluster/$1.jsonl" --checkpoint "$cluster/$1" "${@:3}" >"$cluster/$1.out" 2>&1 &
+	run=$!
+	until_within 60 reached "$cluster/$1.jsonl" 50
+}
+worlds() { [ "$(field "$cluster/$1.jsonl" resume world | tail -n 1)" = "$2" ]; } # NAME WORLD
+codes() { cat "$cluster/$1".[0-9].code | tr '\n' ' '; }
+# The ranks that are left are stopped, and all have ended.
+finish_run() { # NAME
+	local pid
+	for pid in $(pgrep -f -- "--log $cluster/$1.jsonl"); do
+		[[ $(cat "/proc/$pid/comm" 2>/dev/null) != gannet ]] || kill -TERM "$pid"
+	done
+	wait "$run"
+}
+recovered() { until_within 40 grep -q '"event": "recovered"' "$cluster/$1.jsonl"; } # NAME
+# The time from the cut to the first step after it, less the limit of silence.
+within_3_s() { # NAME CUT_AT
+	recovered "$1" && python3 - "$cluster/$1.jsonl" "$2" $silence <<'PY'
+import json, sys, datetime
+at = next(x["time"] for x in map(json.loads, open(sys.argv[1])) if x["event"] == "recovered")
+beyond = datetime.datetime.fromisoformat(at.replace("Z", "+00:00")).timestamp() - float(sys.argv[2]) - float(sys.argv[3])
+open(sys.argv[1] + ".beyond", "w").write(f"# {beyond:.2f} s beyond the limit of silence\n")
+sys.exit(not -1 <= beyond <= 3)
+PY
+}
+ended() { until_within 60 test -s "$cluster/$1.$2.code"; } # NAME RANK
+off() { cut_at=$(date +%s.%N); for node in "$@"; do vc link off "$node"; done; }
+on_again() { for node in "$@"; do vc link on "$node"; done; }
+
+begin one 2
+check "eight ranks train on four nodes" test $? = 0
+off n1
+check "the node of ranks 0 and 1 is cut off, and the others go on within 3 s beyond the limit" within_3_s one "$cut_at"
+cat "$cluster/one.jsonl.beyond"
+check "six of them" test "$(field "$cluster/one.jsonl" resume ranks)" = 6
+check "the ranks of that node" ended one 0
+check "both of them" ended one 1
+on_again n1
+finish_run one
+check "end with code 4, the others are stopped" test "$(codes one)" = '4 4 5 5 5 5 5 5 '
+check "in one world" test "$(grep -c '"event": "resume"' "$cluster/one.jsonl")" = 1
+
+begin last 1
+check "four ranks train" test $? = 0
+off n3
+check "a node that does not coordinate is cut off, and the others go on within 3 s beyond the limit" within_3_s last "$cut_at"
+cat "$cluster/last.jsonl.beyond"
+on_again n3
+check "its rank is told that it is out when the link is there again" ended last 2
+finish_run last
+check "and ends with code 4" test "$(codes last)" = '5 5 4 5 '
+
+begin short 1
+check "four ranks train" test $? = 0
+off n1
+sleep "$short"
+on_again n1
+check "links that are cut for $short s are mended, and the steps go on" until_within 20 reached "$cluster/short.jsonl" \
+	$(($(last_step "$cluster/short.jsonl") + 50))
+sleep $silence
+finish_run short
+check "without a loss" test "$(codes short) $(grep -c '"event": "resume"' "$cluster/short.jsonl")" = '5 5 5 5  0'
+
+# nodes 1 and 2 reach each other, and 3 and 4
+id=$(printf '%s' "$cluster/vc" | md5sum | cut -c 1-6)
+ip link add "gnb$id-2" type bridge && ip link set "gnb$id-2" up
+begin half 1
+check "four ranks train" test $? = 0
+for i in 3 4; do ip link set "gnv$id-$i" master "gnb$id-2"; done
+check "two halves are cut off from each other, and one goes on" recovered half
+check "with two ranks" test "$(field "$cluster/half.jsonl" resume ranks)" = 2
+halves_end() { [[ $(cat "$cluster"/half.[0-9].code 2>/dev/null | tr '\n' ' ') == '4 4 ' ]]; }
+check "the two others end with code 4" until_within 60 halves_end
+for i in 3 4; do ip link set "gnv$id-$i" master "gnb$id"; done
+finish_run half
+check "one world went on" test "$(codes half | xargs -n 1 | sort | xargs) $(grep -c '"event": "resume"' "$cluster/half.jsonl")" = '4 4 5 5 1'
+check "the last checkpoint is there" "$gannet" info "$cluster/half"
+finish
