@@ -23,7 +23,7 @@ libgannet_transport_a_SOURCES += \
 	transport/bootstrap/membership.c transport/bootstrap/membership.h \
 	transport/bootstrap/pmix_call.c transport/bootstrap/pmix_call.h \
 	transport/bootstrap/regroup.c transport/bootstrap/regroup.h \
-	transport/bootstrap/regroup_agree.c transport/bootstrap/regroup_form.c transport/bootstrap/regroup_meet.c transport/bootstrap/regroup_join.c transport/bootstrap/regroup_internal.h \
+	transport/bootstrap/regroup_agree.c transport/bootstrap/regroup_form.c transport/bootstrap/regroup_meet.c transport/bootstrap/regroup_join.c transport/bootstrap/regroup_file.c transport/bootstrap/regroup_groups.c transport/bootstrap/regroup_internal.h \
 	transport/bootstrap/pmix_server.c transport/bootstrap/pmix_server.h \
 	transport/bootstrap/world.c transport/bootstrap/world.h
 

@@ -16,7 +16,7 @@ enum { SIZE = 4, LIMIT_MS = 60000 };
 #define SOON_NS 8000000000u
 
 struct place {
-	int rank, port, listener;
+	int rank, port, listener, each;
 	struct gn_secret secret;
 	int (*run)(const struct place *, struct gn_world *, struct gn_regroup *);
 };
@@ -31,7 +31,7 @@ static volatile sig_atomic_t stop;
 /* A rank's process; its exit code. */
 static int run_rank(const struct place *p)
 {
-	struct gn_regroup_options ro = {.least = 1, .stop = &stop};
+	struct gn_regroup_options ro = {.least = 1, .each = p->each, .stop = &stop};
 	struct gn_world_options o = how();
 	struct gn_world *w = NULL;
 	struct gn_regroup *g = NULL;
@@ -63,9 +63,9 @@ static int run_rank(const struct place *p)
 }
 
 /* All ranks: the listener that rank 0 hands over is there before any of them. */
-static void run_all(int (*run)(const struct place *, struct gn_world *, struct gn_regroup *), const int codes[SIZE])
+static void run_groups(int (*run)(const struct place *, struct gn_world *, struct gn_regroup *), int each, const int codes[SIZE])
 {
-	struct place p = {.run = run};
+	struct place p = {.run = run, .each = each};
 	struct gn_err err;
 	pid_t pid[SIZE];
 	int status;
@@ -86,6 +86,11 @@ static void run_all(int (*run)(const struct place *, struct gn_world *, struct g
 		assert_int_equal(waitpid(pid[r], &status, 0), pid[r]);
 		assert_int_equal(WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status), codes[r]);
 	}
+}
+
+static void run_all(int (*run)(const struct place *, struct gn_world *, struct gn_regroup *), const int codes[SIZE])
+{
+	run_groups(run, 0, codes);
 }
 
 /* Until a rank is lost. ends: takes part in the agreement after that, and ends when it is reached. */
@@ -314,11 +319,55 @@ static void test_nobody_waits(void **state)
 	run_all(keep_slow, (const int[SIZE]){0, 0, 0, 0});
 }
 
+static int count_candidates(struct gn_regroup *g)
+{
+	int count;
+
+	pthread_mutex_lock(&g->lock);
+	count = g->candidate_count;
+	pthread_mutex_unlock(&g->lock);
+	return count;
+}
+
+/* Of two groups of two one loses rank 1: the other one goes on, and rank 0 waits until the end; it makes no group. */
+static int lose_of_group(const struct place *p, struct gn_world *w, struct gn_regroup *g)
+{
+	const struct gn_world_options o = how();
+	struct gn_strbuf lost;
+	struct gn_err err;
+	int is_right;
+
+	if (p->rank == 1)
+		return 3;
+	gn_regroup_set_places(g, (const int[SIZE]){0, 1, 2, 3}, SIZE);
+	await_loss(w, g, 0);
+	is_right = !gn_regroup_form(g, &o, LIMIT_MS, &w, &err) == (p->rank > 1) && gn_regroup_is_surplus(g) == !p->rank;
+	if (!p->rank || !is_right)
+		return is_right && !gn_regroup_await(g, &o, &stop, LIMIT_MS, &w, &err) && !w ? 0 : 1;
+	while (!count_candidates(g))
+		gn_regroup_pause();
+	gn_strbuf_init(&lost);
+	gn_regroup_losses(g, &lost);
+	is_right = gn_world_size(w) == 2 && gn_world_rank(w) == p->rank - 2 && !strncmp(gn_strbuf_text(&lost), "rank 1 on ", 10) &&
+		   strstr(gn_strbuf_text(&lost), " is lost") && !gn_regroup_candidates(g) && !gn_world_barrier(w, &err);
+	gn_strbuf_release(&lost);
+	gn_regroup_end(g, GN_OK);
+	gn_world_destroy(w);
+	return is_right ? 0 : 1;
+}
+
+static void test_groups(void **state)
+{
+	(void)state;
+	run_groups(lose_of_group, 2, (const int[SIZE]){0, 3, 0, 0});
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_second_loss), cmocka_unit_test(test_half_of_a_new_world),
 		cmocka_unit_test(test_unreachable), cmocka_unit_test(test_stop), cmocka_unit_test(test_nobody_waits),
+		cmocka_unit_test(test_groups),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

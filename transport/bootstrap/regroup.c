@@ -219,6 +219,7 @@ enum gn_status gn_regroup_create(const struct gn_regroup_options *options, uint6
 	g->log = options->log;
 	g->least = options->least;
 	g->most = options->most;
+	g->each = options->each;
 	memcpy(g->digest, options->digest, sizeof g->digest);
 	g->stop_asked = options->stop;
 	g->secret = *secret;

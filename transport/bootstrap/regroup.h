@@ -14,6 +14,7 @@
 #ifndef GN_TRANSPORT_BOOTSTRAP_REGROUP_H
 #define GN_TRANSPORT_BOOTSTRAP_REGROUP_H
 
+#include "src/base/strbuf.h"
 #include "transport/bootstrap/world.h"
 
 #include <signal.h>
@@ -25,6 +26,7 @@ struct gn_regroup_options {
 	int least;	     /* ranks that a new world must have */
 	int most;	     /* that others may make it grow to; 0: nobody may join */
 	const volatile sig_atomic_t *stop; /* once it is set a world is formed within 5 s or not at all; borrowed, may be NULL */
+	int each;	     /* ranks are of use in groups of so many: a world has a multiple of it, or fewer; below 2: any number */
 	int spares;	     /* the last ranks, which wait from the start to take the place of lost ones */
 	char digest[65];     /* of what all processes must have alike: one that joins with another is refused */
 	struct gn_log *log;  /* may be NULL, is borrowed */
@@ -51,6 +53,9 @@ enum gn_status gn_regroup_form(struct gn_regroup *g, const struct gn_world_optio
 void gn_regroup_replace(struct gn_regroup *g, int rank);
 /* Whether one that waits would do so now; cheap. */
 int gn_regroup_has_substitute(struct gn_regroup *g);
+/* After it: appends "rank 1 on n1, rank 3 on n2 are lost", of those of the last world that are not in the new one and do not answer; nothing if there
+ * are none. Blocks for a second for each that is stopped. */
+void gn_regroup_losses(struct gn_regroup *g, struct gn_strbuf *out);
 /* What decides between two halves (membership.h). settle: keeps `mine` unless something is kept for the present world, and returns what is
  * kept, of at most room bytes. Blocks. GN_OK must mean that no other process of the job can be told anything else. */
 struct gn_regroup_witness {
@@ -68,6 +73,11 @@ enum gn_status gn_regroup_fence(struct gn_regroup *g, struct gn_err *err);
 int gn_regroup_is_last(const struct gn_regroup *g);
 /* Random, the same for all processes of the run; 0: g is NULL. */
 uint64_t gn_regroup_run(const struct gn_regroup *g);
+/* With each: rank r of the present world is number places[r] % each of group places[r] / each. Of the ranks that are left whole groups go on
+ * first, then those whose number no other has. Local, on all ranks alike. */
+void gn_regroup_set_places(struct gn_regroup *g, const int *places, int ranks);
+/* After gn_regroup_form() has failed: others have gone on, and this process, which is one too many, may wait as a spare: gn_regroup_await(). */
+int gn_regroup_is_surplus(const struct gn_regroup *g);
 /* Worlds since the start: 1 before the first loss. */
 uint64_t gn_regroup_epoch(const struct gn_regroup *g);
 /* The program does its work in the present world: those that were taken in are members like the others. Local. */

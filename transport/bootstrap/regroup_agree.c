@@ -135,19 +135,21 @@ static int is_replaced(const struct attempt *t, uint32_t member)
 
 static enum gn_status propose_own(struct attempt *t, struct gn_regroup_request *q, struct gn_regroup_answer *a, struct gn_err *err)
 {
+	char stays[GN_MEMBERS_MAX] = {0};
 	struct gn_secret random;
 	enum gn_status status = gn_secret_random(&random, err);
 
 	t->proposal = (struct gn_roster){.epoch = t->ends.epoch + 1};
 	memcpy(&t->proposal.key, random.bytes, sizeof t->proposal.key);
 	for (uint32_t m = 0; m < t->ends.count; m++)
-		if (t->granted[m] == 1 && !is_replaced(t, m))
-			t->proposal.ids[t->proposal.count++] = t->ends.ids[m];
+		stays[m] = t->granted[m] == 1 && !is_replaced(t, m);
+	gn_regroup_choose(t->g, &t->ends, stays, &t->proposal);
 	if (t->proposal.count)
 		add_candidates(t, q, a);
 	for (uint32_t m = 0; m < t->ends.count; m++)
 		if (t->granted[m] == 1 && is_replaced(t, m) && t->proposal.count < t->ends.count)
 			t->proposal.ids[t->proposal.count++] = t->ends.ids[m];
+	t->proposal.count = (uint32_t)gn_regroup_usable(t->g, (int)t->proposal.count);
 	/* a world of nobody: all learn at once that the run ends, which the first of them tells */
 	if (t->proposal.count < (uint32_t)t->g->least)
 		t->proposal.count = 0;

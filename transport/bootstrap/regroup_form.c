@@ -118,6 +118,10 @@ static enum gn_status enter(struct gn_regroup *g, struct gn_roster *roster, stru
 	if (gn_roster_rank(roster, g->self.id) < 0 && g->replaces && g->replaced == g->self.id)
 		return gn_err_set(err, GN_ERR_PEER_LOST, "a process that waited has taken the place of this rank in world %" PRIu64 " of this run",
 				  roster->epoch);
+	g->is_surplus = g->each > 1 && gn_roster_rank(roster, g->self.id) < 0;
+	g->is_spare |= g->is_surplus;
+	if (g->is_surplus)
+		return gn_err_set(err, GN_ERR_PEER_LOST, "%u others have gone on, in groups of %d, and this rank is in none", roster->count, g->each);
 	if (gn_roster_rank(roster, g->self.id) < 0)
 		return gn_err_set(err, GN_ERR_PEER_LOST, "this rank was taken for lost: %u others have gone on without it, in world %" PRIu64
 				  " of this run", roster->count, roster->epoch);
@@ -132,7 +136,8 @@ enum gn_status gn_regroup_form(struct gn_regroup *g, const struct gn_world_optio
 	struct gn_roster roster;
 	enum gn_status status;
 
-	g->is_last = 0;
+	g->is_last = g->is_surplus = 0;
+	g->before = g->world;
 	pthread_mutex_lock(&g->lock);
 	g->ready = 1;
 	pthread_mutex_unlock(&g->lock);

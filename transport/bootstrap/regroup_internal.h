@@ -68,6 +68,9 @@ struct gn_regroup {
 	struct gn_secret secret;
 	struct gn_auth_listener *listener;
 	struct gn_regroup_contact self; /* id: the rank in the first world, or random */
+	int each, is_surplus;
+	int places[GN_MEMBERS_MAX]; /* of the members of */
+	uint64_t places_epoch;	    /* that epoch; 0: not known */
 	int least, most, first_ranks, is_spare, started, is_last;
 	struct gn_regroup_witness witness; /* settle NULL: none */
 	int silent_ms;	  /* how long a rank may answer nothing */
@@ -79,6 +82,7 @@ struct gn_regroup {
 	int replaces;
 	uint64_t epoch;	  /* of the world that this process is or was last in; 0: of none */
 	uint64_t highest; /* ballot seen */
+	struct gn_roster before; /* the world when this one was begun to be agreed on */
 	struct gn_roster world, begun; /* the present one; the last one in which the program has begun, count 0: none */
 	pthread_t thread;
 	pthread_mutex_t lock; /* of what follows */
@@ -131,6 +135,10 @@ int gn_regroup_is_same_host(struct gn_regroup *g, uint64_t id, uint64_t other);
 void gn_regroup_learn_contacts(struct gn_regroup *g, const struct gn_roster *roster);
 /* Under the lock: an answer to a JOIN. */
 void gn_regroup_note_candidate(struct gn_regroup *g, const struct gn_regroup_request *q, struct gn_regroup_answer *a);
+/* Of so many ranks, how many can be of use. */
+int gn_regroup_usable(const struct gn_regroup *g, int ranks);
+/* Appends members of an epoch that stay (by member) to a proposal, in the order of their use. */
+void gn_regroup_choose(const struct gn_regroup *g, const struct gn_roster *ends, const char *stays, struct gn_roster *proposal);
 /* Until it asks again; one that could not be reached for some seconds more, and longer each time: it would end the world again and again. */
 void gn_regroup_forget_candidate(struct gn_regroup *g, uint64_t id, int is_missed);
 /* Under the lock: whether so many ranks have a place for it, which asked not long ago. */
