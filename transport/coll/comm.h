@@ -6,7 +6,7 @@
  * Failures: when a rank is lost, the operations of each group that it is in fail with GN_ERR_PEER_LOST on every other rank of that
  * group, within the world's limits, and no operation of the group can start any more. The text names rank, host, reason and group.
  * Operations of groups without that rank complete, whatever their ranks wait for elsewhere; so does an operation that was complete
- * before the loss was known. The world's communicator, and with it gn_comm_split() and gn_comm_alloc() of it, contains every rank.
+ * before the loss was known (but see gn_comm_end_with_world()). The world's communicator, and with it gn_comm_split() and gn_comm_alloc() of it, contains every rank.
  * A rank that was lost because it was stopped, and that continues, may for an instant go on with what it did: do not use buffers of
  * gn_comm_alloc() for another group after an operation with that rank has failed in them.
  * The loss of rank 0, and any other failure (GN_ERR_STALL, GN_ERR_MISMATCH, an operation freed while other ranks run it), ends all
@@ -61,6 +61,9 @@ enum gn_status gn_comm_split(struct gn_comm *parent, int color, int key, const c
  * GN_ERR_USAGE: this rank is not listed; GN_ERR_MISMATCH: the lists differ. */
 enum gn_status gn_comm_of_ranks(struct gn_comm *parent, const int *ranks, int count, const char *name, struct gn_comm **out,
 				struct gn_err *err);
+/* Local, on all ranks of a group before its first operation: the loss of any rank of the world ends this group's operations, too, because those
+ * that are left are to leave it. */
+void gn_comm_end_with_world(struct gn_comm *c);
 /* Local; blocks for at most a second or so. After all operations were freed; of a group, none may be in flight. NULL is fine. */
 void gn_comm_destroy(struct gn_comm *c);
 /* Local. Takes the device that gn_comm_attach() gave it, after operations on its memory were freed. Without a device: nothing. */

@@ -5,12 +5,17 @@ enum gn_status gn_comm_check(const struct gn_comm *c, uint64_t started_ns, struc
 {
 	enum gn_status status;
 
-	if (!c->group)
+	if (!c->group || c->ends_with_world)
 		return started_ns ? gn_world_check_wait(c->world, started_ns, err) : gn_world_check(c->world, err);
 	status = gn_world_check_ranks(c->world, c->group->ranks, c->size, started_ns, err);
 	if (status == GN_ERR_PEER_LOST)
 		gn_err_prefix(err, "group %s", c->group->name);
 	return status;
+}
+
+void gn_comm_end_with_world(struct gn_comm *c)
+{
+	c->ends_with_world = 1;
 }
 
 int gn_comm_goes_on(const struct gn_comm *c)

@@ -66,6 +66,7 @@ struct gn_comm {
 	int failed;			   /* no operation of this group can start any more */
 	int broken;			   /* root: no operation of any group can; UCX is abandoned */
 	int independent;		   /* root: there are groups, or messages, that a lost rank need not concern */
+	int ends_with_world;		   /* any lost rank ends this group */
 	unsigned losses;		   /* root: gn_world_losses() that operations in flight have been checked for */
 	int unreported_events;	     /* the last progress call had events that the recorder has not seen, see gn_comm_moved() */
 	int oversubscribed;	     /* CPUs are oversubscribed (oversubscription.h): waits give up the CPU */

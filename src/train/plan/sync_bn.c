@@ -45,6 +45,9 @@ enum gn_status gn_sync_bn_create(const char *text, struct gn_comm *comm, struct 
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for synchronised batch norm");
 	if (groups > 1)
 		status = gn_comm_split(comm, color, 0, "batch-norm", &s->own, err);
+	/* its ranks take part in sums over all, too */
+	if (!status && s->own)
+		gn_comm_end_with_world(s->own);
 	if (!status)
 		status = gn_group_sums_create(s->own ? s->own : comm, &s->sums, err);
 	if (status)
