@@ -290,6 +290,9 @@ static const struct gn_option options[] = {
 	 .choices = "keep|scale",
 	 .help = "with --elastic, the global batch after a loss: keep: the same, of which the ranks that are left take more batches (--global-batch); "
 		 "scale: --batch * ranks * --accumulate, and the learning rate in proportion"},
+	{.name = "redundancy", .kind = GN_OPTION_INT, .offset = FIELD(redundancy), .value_name = "N", .initial = "0", .min = 0, .max = 1,
+	 .help = "with --elastic and --shard, 1: each rank's part of the optimizer state is also on another rank, on another node where there is one, "
+		 "so that the run goes on from memory after the loss of one of the two; 0: from the last checkpoint"},
 	{.name = "spares", .kind = GN_OPTION_INT, .offset = FIELD(spares), .value_name = "N", .initial = "0", .min = 0, .max = 1023,
 	 .help = "with --elastic: the last N ranks wait, and take the place of ranks that are lost"},
 	{.name = "join", .kind = GN_OPTION_TEXT, .offset = FIELD(join), .value_name = "DIR",
@@ -523,11 +526,18 @@ static enum gn_status check_batch(const struct gn_train_options *o, struct gn_er
 
 static enum gn_status check_elastic(const struct gn_train_options *o, struct gn_err *err)
 {
+	struct gn_mesh_shape shape;
 	int least, most;
 	enum gn_status status = gn_elastic_parse(o->elastic, &least, &most, err);
 
 	if (status)
 		return status;
+	if (least && !o->checkpoint && o->parallel && !gn_mesh_parse(o->parallel, 0, &shape, NULL) && shape.pipeline != 1)
+		return gn_err_set(err, GN_ERR_USAGE, "--elastic with --parallel goes back to the last checkpoint when no rank that is left has a stage: give "
+				  "--checkpoint DIR");
+	if (o->redundancy && (!least || gn_shard_mode_of(o->shard) == GN_SHARD_NONE))
+		return gn_err_set(err, GN_ERR_USAGE, "--redundancy copies parts of the optimizer state, so that their loss is survived: give --elastic MIN and "
+				  "--shard optimizer or gradients");
 	if (o->spares && !least)
 		return gn_err_set(err, GN_ERR_USAGE, "--spares take the place of lost ranks: give --elastic MIN");
 	if (o->slow_replace && !least)
@@ -608,7 +618,7 @@ static enum gn_status check(const void *target, int64_t ranks, struct gn_err *er
 		return gn_err_set(err, GN_ERR_USAGE, "--dry-run prints and ends: it is not for a job");
 	status = check_alone(&filled, err);
 	if (!status && filled.parallel)
-		status = gn_mesh_parse(filled.parallel, (int)ranks, &shape, err);
+		status = gn_mesh_parse(filled.parallel, (int)(ranks - filled.spares), &shape, err);
 	gn_strbuf_init(&text);
 	if (!status && filled.recipe)
 		status = apply_recipe(&filled, gn_train_workers(&filled, (int)ranks), &recipe, &text, err);
@@ -693,6 +703,40 @@ static int is_of_newcomers(const struct gn_train_options *o, enum gn_status stat
 	return status && status != GN_ERR_PEER_LOST && status != GN_ERR_STOPPED && !o->carried->has_begun && gn_regroup_has_new(o->regroup);
 }
 
+/* Others go on without this process, which has joined them. */
+static enum gn_status leave(struct gn_train_options *o, const struct gn_world_options *how, struct gn_world **world, struct gn_err *err)
+{
+	gn_regroup_leave(o->regroup);
+	gn_regroup_form(o->regroup, how, REGROUP_MS, world, err);
+	gn_world_destroy(*world);
+	*world = NULL;
+	return gn_err_set(err, GN_ERR_STOPPED, "stopped on request after step %llu: this process has left the run, which goes on",
+			  (unsigned long long)o->carried->state.step);
+}
+
+/* The ranks that are left are no multiple of a pipeline's, and this one is not needed now. *world: NULL when the run ends before it is. */
+static enum gn_status wait_again(struct gn_train_options *o, const struct gn_world_options *how, struct gn_world **world,
+				 const volatile sig_atomic_t *stop, struct gn_log *log, struct gn_err *err)
+{
+	gn_log_warn(log, "%s: it waits to be taken in", err->text);
+	gn_carried_forget(o->carried);
+	return gn_regroup_await(o->regroup, how, stop, REGROUP_MS, world, err);
+}
+
+/* A rank knows of the loss that ended its step, which may be one of several, or a consequence of another. */
+static void name_losses(const struct gn_train_options *o, const struct gn_world *world, struct gn_err *loss)
+{
+	struct gn_strbuf lost;
+
+	if (gn_world_rank(world) || o->carried->is_planned)
+		return;
+	gn_strbuf_init(&lost);
+	gn_regroup_losses(o->regroup, &lost);
+	if (lost.len && !gn_strbuf_failed(&lost) && !strstr(loss->text, gn_strbuf_text(&lost)))
+		snprintf(loss->text, sizeof loss->text, "%s", gn_strbuf_text(&lost));
+	gn_strbuf_release(&lost);
+}
+
 /* Trains in *world, and again and again in worlds of the ranks that are left and those that are taken in. *world: the last one; NULL: there
  * is none any more. */
 static enum gn_status train_in_worlds(struct gn_train_options *o, const struct gn_world_options *how, struct gn_world **world,
@@ -703,21 +747,28 @@ static enum gn_status train_in_worlds(struct gn_train_options *o, const struct g
 	const struct gn_regroup_witness witness = {settle, &heir};
 	struct gn_err loss = {.text = ""};
 	enum gn_status status = train_in_world(o, *world, stop, log, told, err);
+	int leaves;
 
 	while ((status == GN_ERR_PEER_LOST || (carried->ranks && is_of_newcomers(o, status))) && !gn_world_aborted(*world)) {
 		loss = *err;
+		leaves = status == GN_ERR_PEER_LOST && carried->leaves;
 		if (carried->has_begun)
 			gn_regroup_began(o->regroup);
 		carried->has_begun = 0;
 		*told = 0;
 		gn_regroup_set_witness(o->regroup, o->checkpoint && carried->owner[0] ? &witness : NULL);
-		status = gn_regroup_form(o->regroup, how, REGROUP_MS, world, err);
+		status = leaves ? leave(o, how, world, err) : gn_regroup_form(o->regroup, how, REGROUP_MS, world, err);
+		while (status && gn_regroup_is_surplus(o->regroup))
+			status = wait_again(o, how, world, stop, log, err);
+		if (leaves || (!status && !*world))
+			break;
 		if (status) {
 			gn_err_prefix(err, "%s", loss.text);
 			if (gn_regroup_is_last(o->regroup))
 				gn_carried_log_failure(carried, o, log, err);
 			break;
 		}
+		name_losses(o, *world, &loss);
 		carried->why = loss.text;
 		carried->world = gn_regroup_epoch(o->regroup);
 		status = train_in_world(o, *world, stop, log, told, err);
@@ -747,8 +798,12 @@ static enum gn_status train_elastic(const struct gn_train_options *given, const 
 	struct gn_carried carried = {.world = 1, .goes_back = !*world};
 	struct gn_regroup_options ro = {.ifnames = how->ifnames, .stop = stop, .spares = (int)o.spares, .log = log};
 	enum gn_status status = gn_elastic_parse(o.elastic, &ro.least, &ro.most, err);
+	struct gn_mesh_shape shape;
 	int waits;
 
+	/* a mesh that does not fit: the first session says so */
+	if (!status && *world && o.parallel && !gn_mesh_parse(o.parallel, gn_world_size(*world) - ro.spares, &shape, NULL))
+		ro.each = shape.pipeline;
 	/* too many spares: gn_regroup_open says so */
 	if (!status && *world && ro.spares < gn_world_size(*world))
 		status = check_growth(given, gn_world_size(*world) - ro.spares, ro.most, err);

@@ -21,7 +21,8 @@ libgannet_train_a_SOURCES += \
 
 libgannet_train_a_SOURCES += \
 	src/train/loop/augment_options.c src/train/loop/augment_options.h \
-	src/train/loop/session_carried.c src/train/loop/carried.h src/train/loop/elastic.c src/train/loop/elastic.h \
+	src/train/loop/session_carried.c src/train/loop/carried.h src/train/loop/session_copies.c src/train/loop/carried_copy.h \
+	src/train/loop/state_copy.c src/train/loop/state_copy.h src/train/loop/elastic.c src/train/loop/elastic.h \
 	src/train/loop/session_slow.c \
 	src/train/loop/sample_log.c src/train/loop/sample_log.h \
 	src/train/loop/class_weights.c src/train/loop/class_weights.h \
@@ -134,6 +135,7 @@ libgannet_train_a_SOURCES += \
 	src/train/parallel/pipe_schedule.c src/train/parallel/pipe_schedule.h \
 	src/train/parallel/pipe_stage.c src/train/parallel/pipe_stage.h \
 	src/train/parallel/reducer.c src/train/parallel/reducer.h \
+	src/train/parallel/redundancy.c src/train/parallel/redundancy.h \
 	src/train/parallel/share_allreduce.c \
 	src/train/parallel/share_averaged.c \
 	src/train/parallel/share_compressed.c \

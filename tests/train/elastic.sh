@@ -5,6 +5,7 @@
 jsonl=$GN_SOURCE/tests/cmd/jsonl
 export UCX_WARN_UNUSED_ENV_VARS=n GANNET_LOG=warn OMP_NUM_THREADS=1
 train=(train --data "$scratch/train" --model lenet --lr 0.02 --batch 16 --threads 1 --loader-threads 1 --schedule constant)
+pipes=() # of more than one rank
 
 # begin NAME RANKS LINES OPTION...: a run in the background, until NAME.jsonl has so many steps. Each rank leaves its process in NAME.RANK.pid,
 # and its code in NAME.RANK.code
@@ -13,7 +14,7 @@ begin() {
 	# shellcheck disable=SC2016
 	timeout -k 5 90 "$gannet" launch -n "$2" --keep-going -- sh -c 'run=$1; shift; "$@" &
 		echo $! >"$run.$PMIX_RANK.pid"; wait $!; code=$?; echo $code >"$run.$PMIX_RANK.code"; exit $code' sh "$scratch/$1" \
-		"${on_node[@]}" "$gannet" "${train[@]}" --log "$scratch/$1.jsonl" "${@:4}" 2>"$scratch/$1.err" &
+		"${on_node[@]}" "$gannet" "${train[@]}" "${pipes[@]}" --log "$scratch/$1.jsonl" "${@:4}" 2>"$scratch/$1.err" &
 	launcher=$!
 	await_line 60 "$3" '"event": "step"' "$scratch/$1.jsonl"
 }
@@ -33,13 +34,14 @@ codes() { # NAME RANKS
 	for ((r = 0; r < $2; r++)); do cat "$scratch/$1.$r.code"; done | tr '\n' ' '
 }
 field() { "$jsonl" "$scratch/$1.jsonl" "${@:2}"; }
-# as_planned NAME: the parameters are those of a run of as many ranks at each step that is stopped and started again
+# as_planned NAME [back]: the parameters are those of a run of as many ranks at each step that is stopped and started again
 as_planned() {
 	local ranks until
-	"$GN_SOURCE/tests/train/elastic_ledger" "$scratch/$1.jsonl" >"$scratch/$1.worlds" || return 1
+	"$GN_SOURCE/tests/train/elastic_ledger" "$scratch/$1.jsonl" ${2:+"$2"} >"$scratch/$1.worlds" || return 1
 	cat "$scratch/$1.worlds"
 	while read -r ranks until; do
-		timeout -k 5 60 "$gannet" launch -n "$ranks" -- "${on_node[@]}" "$gannet" "${train[@]}" --global-batch "$(field "$1" start global_batch)" --steps "$until" \
+		((ranks > 1)) || local pipes=()
+		timeout -k 5 60 "$gannet" launch -n "$ranks" -- "${on_node[@]}" "$gannet" "${train[@]}" "${pipes[@]}" --global-batch "$(field "$1" start global_batch)" --steps "$until" \
 			--checkpoint "$scratch/$1.planned" --resume auto --log "$scratch/$1.planned.jsonl" || return 1
 	done <"$scratch/$1.worlds"
 	[[ $(cat <(field "$1" end params_sha256) <(field "$1" stop params_sha256)) == "$(field "$1.planned" end params_sha256 | tail -n 1)" ]]

@@ -44,6 +44,20 @@ check 'files are those of a stop and a start' same_files
 train=("${train[@]:0:${#train[@]}-4}")
 check 'a report is drawn' "$gannet" report "$scratch/kill0.jsonl" --out "$scratch/report"
 
+# a state that is divided among ranks goes on from what those that are left have of it
+plain=("${train[@]}")
+train+=(--log-every 1 --shard gradients --optimizer adamw --ema 0.99 --lr 0.002)
+check 'a rank is killed with --shard and --redundancy' kills copies 4 2 --steps 40 --elastic 2 --redundancy 1 --global-batch 128 --checkpoint "$scratch/copies"
+check 'the others end well' test "$(codes copies 4)" = '0 0 137 0 '
+check 'its part is on another rank' grep -q 'rank 2 on .* lost.*from memory.*; 1 part of the optimizer.s state from copies' "$scratch/copies.err"
+check 'bits are those of a stop and a start' as_planned copies
+train=("${plain[@]}" --log-every 1 --micro-batches 2) pipes=(--parallel pipeline=2 --cut conv2)
+check 'a rank is killed in one of two pipelines' kills pipes 4 1 --steps 40 --elastic 2 --checkpoint "$scratch/pipes"
+check 'the others end well, of whom one waits' test "$(codes pipes 4)" = '0 137 0 0 '
+check 'the other pipeline goes on from memory' grep -q 'rank 1 on .* is lost.*going on with 2 ranks from memory' "$scratch/pipes.err"
+check 'bits are those of a stop and a start' as_planned pipes
+train=("${plain[@]}") pipes=()
+
 begin stop 4 2 --steps 50 --elastic 2 --heartbeat-timeout 2 --checkpoint "$scratch/stop"
 check 'a run begins, and rank 0, which has log and checkpoints, is stopped' test $? = 0
 send STOP stop 0

@@ -91,7 +91,61 @@ same_bits() { # as a run of three that goes on there
 	[[ $(field again end params_sha256) = "$(field shard end params_sha256)" ]]
 }
 check 'bits are those of a start from that checkpoint' same_bits
+train+=(--log-every 1)
+redundant() { # NAME VICTIMS OPTION...: of 4 ranks, whose parts are copied to the next one
+	kills "$1" 4 "$2" --steps 60 --elastic 1 --shard optimizer --redundancy 1 --checkpoint "$scratch/$1" --checkpoint-every 7 "${@:3}"
+}
+check 'two ranks are killed whose copies others have' redundant apart '0 2' --log-samples "$scratch/apart.samples"
+check 'the others go on from memory' grep -q 'are lost.*going on with 2 ranks from memory.*; 2 parts of the optimizer.s state from copies' "$scratch/apart.err"
+check 'both are named' grep -qE 'rank 0 on [^ ]+, rank 2 on [^ ]+ are lost' "$scratch/apart.err"
+check 'no image is used twice' once apart
+check 'two neighbours are killed' redundant beside '1 2' --log-samples "$scratch/beside.samples"
+check 'the others go on from the last checkpoint' grep -q 'no rank that is left has the part of rank 1 of the run.s state: going on with 2 ranks from the [lb]' "$scratch/beside.err"
+from_seven() { (($(field beside resume step) % 7 == 0)); }
+check 'which was saved every seven steps' from_seven
+check 'no image is used twice' once beside
+shard_twice() { # the second loss after the first one's recovery
+	begin later 4 3 --steps 400 --elastic 1 --shard optimizer --redundancy 1 --checkpoint "$scratch/later" --checkpoint-every 1000 || return 1
+	send KILL later 3
+	await_line 40 1 '"event": "recovered"' "$scratch/later.jsonl" || return 1
+	await_line 40 "$(($(grep -c '"event": "step"' "$scratch/later.jsonl") + 2))" '"event": "step"' "$scratch/later.jsonl" || return 1
+	send KILL later 1
+	wait "$launcher"
+	(($(grep -c 'from memory.*1 part of' "$scratch/later.err") == 2))
+}
+check 'one is killed, and another one later' shard_twice
+train+=(--shard optimizer)
+check 'with the bits of four, three and two ranks' as_planned later
+train=("${train[@]:0:${#train[@]}-2}")
+expect 2 '--redundancy copies parts' 'copies need parts' "$gannet" "${train[@]}" --elastic 2 --redundancy 1 --checkpoint "$scratch/none"
 expect 2 'goes back to the last checkpoint' 'which is needed' "$gannet" "${train[@]}" --elastic 2 --shard optimizer
+
+# pipelines: with the stage of another one, from a checkpoint with fewer stages, with ranks that wait
+short=(--steps 60 --elastic 1 --micro-batches 4 --checkpoint-every 7)
+check 'of three stages one is killed' kills stages 3 1 "${short[@]}" --parallel pipeline=3 --cut conv2,fc1 --checkpoint "$scratch/stages"
+check 'the last checkpoint goes on in two' grep -q 'no rank that is left has stage 1 of the run.s state: going on with 2 ranks from the [lb]' "$scratch/stages.err"
+check 'to the end' test "$(codes stages 3) $(field stages resume mesh.pipeline) $(field stages end step)" = '0 137 0  2 60'
+check 'a rank is killed of four and a spare' kills spare 5 1 "${short[@]}" --spares 1 --parallel data=2,pipeline=2 --checkpoint "$scratch/spare"
+check 'which takes its place' test "$(codes spare 5) $(field spare resume mesh.data mesh.pipeline)" = '0 137 0 0 0  2 2'
+check 'from memory' grep -q 'going on with 4 ranks from memory' "$scratch/spare.err"
+train+=(--micro-batches 4) pipes=(--parallel pipeline=2)
+check 'with the bits of two pipelines' as_planned spare
+two_losses() { # the rank that waits takes the place of the second one
+	begin waits 4 3 --steps 2000 --elastic 2 --checkpoint "$scratch/waits" --checkpoint-every 10 || return 1
+	send KILL waits 1
+	await_line 40 1 '"event": "recovered"' "$scratch/waits.jsonl" || return 1
+	await_line 40 1 'rank is in none: it waits to be taken in' "$scratch/waits.err" || return 1
+	await_line 40 "$(($(grep -c '"event": "step"' "$scratch/waits.jsonl") + 20))" '"event": "step"' "$scratch/waits.jsonl" || return 1
+	send KILL waits 2
+	await_line 40 2 '"event": "recovered"' "$scratch/waits.jsonl" || return 1
+	send TERM waits 0
+	wait "$launcher"
+	codes waits 4
+	[[ $(codes waits 4) == '5 137 137 5 ' && $(field waits resume ranks | tr '\n' ' ') == '2 2 ' ]]
+}
+check 'two ranks of different pipelines are killed, and two go on' two_losses
+train=("${train[@]:0:${#train[@]}-2}") pipes=()
+expect 2 'goes back to the last checkpoint' 'pipelines need checkpoints' "$gannet" "${train[@]}" --elastic 2 --parallel pipeline=2
 
 # ranks that take different numbers of batches: the loss of 4 of them with 1 each, but for the order of sums
 seq 1 4 >"$scratch/weights"

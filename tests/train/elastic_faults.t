@@ -4,6 +4,7 @@
 # or too few were left; all that end well hold the same parameters; on one node those of a run of as many ranks at each step that was stopped
 # and started again; the loss is that of a run without faults; and each sample was used once, in one world at a time. GN_FAULTS runs (6; 100 in tests/long),
 # GN_SEED the first; each is repeated by its own seed. GN_WITH: more options of the runs. As root half of the runs are on several nodes.
+# On every third seed the optimizer is sharded, with copies, and on every third there are pipelines of two stages.
 set -u
 # shellcheck source=tests/train/elastic.sh
 . "$GN_SOURCE/tests/train/elastic.sh"
@@ -52,16 +53,16 @@ let_go() { # NAME RANKS
 	for r in "${stopped[@]}"; do send CONT "$1" "$r"; done
 }
 # The run came to its end.
-ended() { # NAME
+ended() { # NAME [back]
 	local digest same
 	digest=$(field "$1" end params_sha256)
 	same=$(grep -o "parameters after step $steps: [0-9a-f]*" "$scratch/$1.err" | sort -u)
 	[[ $same == "parameters after step $steps: $digest" ]] || { echo "ranks hold different parameters: $same"; return 1; }
 	if ((nodes)); then
 		# where ranks are on several nodes their sums have another order than those of a planned run here
-		"$GN_SOURCE/tests/train/elastic_ledger" "$scratch/$1.jsonl" || return 1
+		"$GN_SOURCE/tests/train/elastic_ledger" "$scratch/$1.jsonl" ${2:+"$2"} || return 1
 	else
-		as_planned "$1" || { echo 'parameters are not those of a stop and a start'; return 1; }
+		as_planned "$@" || { echo 'parameters are not those of a stop and a start'; return 1; }
 	fi
 	"$gannet" info "$scratch/$1" >/dev/null
 	as_without_faults "$1"
@@ -70,26 +71,31 @@ mean_loss() { field "$1" step loss | tail -n 20 | awk '{ sum += $1 } END { print
 # The loss is about that of a run without faults: the order of sums differs, and nothing else.
 as_without_faults() { # NAME
 	local with without
-	if [[ ! -e $scratch/whole$ranks.jsonl ]]; then
-		timeout -k 5 60 "$gannet" launch -n "$ranks" -- "$gannet" "${train[@]}" --steps $steps --log-every 1 --log "$scratch/whole$ranks.jsonl" || return 1
+	if [[ ! -e $scratch/$whole.jsonl ]]; then
+		timeout -k 5 60 "$gannet" launch -n "$ranks" -- "$gannet" "${train[@]}" "${pipes[@]}" --steps $steps --log-every 1 --log "$scratch/$whole.jsonl" || return 1
 	fi
-	with=$(mean_loss "$1") without=$(mean_loss "whole$ranks")
+	with=$(mean_loss "$1") without=$(mean_loss "$whole")
 	echo "loss $with, without faults $without"
 	awk -v a="$with" -v b="$without" 'BEGIN { d = a - b; exit !((d < 0 ? -d : d) < 0.05 + 0.1 * b) }'
 }
 fault() { # SEED
-	local name=$1 ranks victims after r rank code good=0 stopped=() struck=() nodes=0 begin=begin
+	local name=$1 ranks victims after r rank code good=0 stopped=() struck=() nodes=0 begin=begin train=("${train[@]}") pipes=() more=() back="" whole
 	RANDOM=$1
 	ranks=$((RANDOM % 4 + 2)) victims=$((RANDOM % 3 + 1)) after=$((RANDOM % last + 1))
+	case ${GN_WITH:+none}$(($1 % 3)) in
+	1) train+=(--shard optimizer --optimizer adamw --lr 0.002) more=(--redundancy 1) back=1 ;;
+	2) train+=(--micro-batches 2) pipes=(--parallel pipeline=2 --cut conv2) ranks=$((ranks / 2 * 2)) back=1 ;;
+	esac
+	whole=whole$ranks-$(($1 % 3))
 	((victims < ranks)) || victims=$((ranks - 1))
 	if ((RANDOM % 2 && lab_nodes)); then
 		nodes=$((RANDOM % 3 + 2)) begin=begin_on_nodes
 		((nodes <= ranks)) || nodes=$ranks
 		heal {1..4}
 	fi
-	echo "$ranks ranks, $nodes nodes, $victims faults after step $after"
+	echo "$ranks ranks, $nodes nodes, $victims faults after step $after ${train[*]:13} ${pipes[*]}"
 	GANNET_LOG=debug $begin "$name" $ranks $after --steps $steps --log-every 1 --elastic 1 --heartbeat-timeout 2 --checkpoint "$scratch/$name" \
-		--checkpoint-every 40 || { cat "$scratch/$name.err"; return 1; }
+		--checkpoint-every 40 "${more[@]}" || { cat "$scratch/$name.err"; return 1; }
 	for ((r = 0, rank = RANDOM; r < victims; r++, rank++)); do strike "$name" $((rank % ranks)); done
 	let_go "$name" $ranks
 	wait "$launcher"
@@ -104,7 +110,7 @@ fault() { # SEED
 		esac
 	done
 	if ((good)); then
-		ended "$name" || { cat "$scratch/$name.err"; return 1; }
+		ended "$name" ${back:+back} || { cat "$scratch/$name.err"; return 1; }
 	elif ((2 * $(printf '%s\n' "${struck[@]}" | sort -u | wc -l) < ranks)); then
 		echo 'enough ranks were left to go on'
 		cat "$scratch/$name.err"

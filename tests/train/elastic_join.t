@@ -50,6 +50,23 @@ check 'like the others' test "$(codes grow 2)" = '5 5 '
 check 'with the bits of two and then three ranks' as_planned grow
 expect 3 'no run that others may join' 'the file is gone with the run' "$gannet" train --options "$scratch/options" --join "$scratch/grow"
 
+begin leaves 2 20 --steps 100000 --elastic 2:3 --global-batch 64 --checkpoint "$scratch/leaves"
+"$gannet" train --options "$scratch/leaves/options" --join "$scratch/leaves" 2>"$scratch/leaves.join.err" &
+newcomer=$!
+check 'a process joins another run' await_line 40 1 '"event": "resume"' "$scratch/leaves.jsonl"
+check 'for some steps' await_line 40 $((5 + $(grep -c '"event": "step"' "$scratch/leaves.jsonl"))) '"event": "step"' "$scratch/leaves.jsonl"
+kill -TERM $newcomer
+wait $newcomer
+check 'it is stopped, and leaves' test $? = 5
+check 'which it says' grep -q 'this process has left the run, which goes on' "$scratch/leaves.join.err"
+check 'the others go on' await_line 40 2 '"event": "resume"' "$scratch/leaves.jsonl"
+check 'for more steps' await_line 40 $((5 + $(grep -c '"event": "step"' "$scratch/leaves.jsonl"))) '"event": "step"' "$scratch/leaves.jsonl"
+send TERM leaves 0
+wait "$launcher"
+check 'until they are stopped' test "$(codes leaves 2)$(field leaves resume ranks | tr '\n' ' ')" = '5 5 3 2 '
+check 'no finished step was lost' test "$(field leaves recovered steps_redone | tr '\n' ' ')" = '0 0 '
+check 'with the bits of two, three and two ranks' as_planned leaves
+
 begin alone 1 20 --steps 100000 --elastic 1:2 --elastic-batch scale --checkpoint "$scratch/alone"
 join alone 2>"$scratch/join.err" &
 newcomer=$!

@@ -55,6 +55,12 @@ go_on() { net "$1" "$2" lenet --steps "$3" --resume auto "${@:4}"; }
 	check 'the rest in two' go_on three 2 6 --batch 16 --micro-batches 4 $mix --parallel pipeline=2 --cut fc2 --pipe-schedule gpipe
 	check 'the same bits' same lenet1 three
 }
+# shellcheck disable=SC2086
+{
+	check 'three batches a step on two ranks of data' net odd2 2 lenet --batch 4 --global-batch 12 --steps 4 $mix
+	check 'in two pipelines' net odd4 4 lenet --batch 4 --global-batch 12 --steps 4 $mix --parallel data=2,pipeline=2 --cut conv2
+	check 'the same bits' same odd2 odd4
+}
 check 'eval reads it' "$gannet" eval --data "$scratch/val" --checkpoint "$scratch/three" --threads 1
 check 'export, too' "$gannet" export --checkpoint "$scratch/mesh" --out "$scratch/out.safetensors"
 log=$scratch/mesh.jsonl

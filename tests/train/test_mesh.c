@@ -2,6 +2,7 @@
 #include "tests/test.h"
 
 #include "src/train/parallel/mesh.h"
+#include "src/train/parallel/redundancy.h"
 
 #include <string.h>
 
@@ -116,6 +117,36 @@ static void test_placement(void **state)
 	placed(odd, 6, 3, 0);
 }
 
+/* Each rank has the copy of one other, and on another node as far as there are any. */
+static void held(const int *node_of, int ranks, int same_node)
+{
+	int holders[8], copies[8] = {0};
+	struct gn_err err;
+
+	assert_ok(gn_redundancy_holders(node_of, ranks, holders, &err));
+	for (int r = 0; r < ranks; r++) {
+		assert_int_not_equal(holders[r], r);
+		copies[holders[r]]++;
+		same_node -= node_of[holders[r]] == node_of[r];
+	}
+	for (int r = 0; r < ranks; r++)
+		assert_int_equal(copies[r], 1);
+	assert_int_equal(same_node, 0);
+}
+
+static void test_copies(void **state)
+{
+	(void)state;
+	held((const int[]){0, 0}, 2, 2);
+	held((const int[]){0, 1}, 2, 0);
+	held((const int[]){0, 0, 0, 0, 0}, 5, 5);
+	held((const int[]){0, 0, 1, 1}, 4, 0);
+	held((const int[]){0, 1, 0, 1, 0, 1}, 6, 0);
+	held((const int[]){0, 0, 0, 1, 1, 2}, 6, 0);
+	held((const int[]){0, 1, 1, 1}, 4, 2); /* one rank outside of the node has one copy */
+	held((const int[]){0, 0, 1, 2, 2, 2, 2}, 7, 1);
+}
+
 static void test_drawing(void **state)
 {
 	static const int node_of[] = {0, 0, 0, 1, 1, 1};
@@ -145,6 +176,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_parse),
 		cmocka_unit_test(test_placement),
+		cmocka_unit_test(test_copies),
 		cmocka_unit_test(test_drawing),
 	};
 

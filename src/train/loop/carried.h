@@ -8,6 +8,7 @@
 #include "src/base/status.h"
 #include "src/train/checkpoint/checkpoint_snapshot.h"
 #include "src/train/checkpoint/owner.h"
+#include "src/train/loop/carried_copy.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -21,8 +22,13 @@ struct gn_carried {
 	int64_t global_batch;	/* of the run's first world; 0: not known */
 	int64_t number;		/* of checkpoints that the run has saved */
 	struct gn_checkpoint_snapshot copy; /* in torch's order; what the run has none of is NULL. Owned */
+	struct gn_carried_copy copies[GN_CARRIED_COPIES]; /* instead of it where the state is divided; the newest first. Owned */
+	int stages;		/* of the run's first pipelines; 0: not known */
+	char mesh[32];		/* --parallel of the present world */
 	char owner[GN_OWNER_NONCE]; /* of the checkpoint folder; "": it has none */
 	uint64_t world;		/* worlds since the start */
+	int is_planned;		/* the last world ended because some were to be taken in, or to leave */
+	int leaves;		/* this process has joined, is asked to stop, and was in its last step */
 	int has_begun;		/* the log says that the run goes on in this one */
 	const char *why;	/* the loss, for the log; borrowed; NULL: none */
 	int ranks;		/* of the last world that trained; 0: none has */
@@ -37,8 +43,9 @@ struct gn_train_options;
 
 /* Local; a session's state as it was after its last finished step. */
 enum gn_status gn_carried_take(struct gn_carried *c, struct gn_session *s, struct gn_err *err);
-/* Collective. The state of the rank that has come furthest, on all; *done: 0: none has one. For gn_session_restore. */
-enum gn_status gn_carried_give(const struct gn_carried *c, struct gn_session *s, int *done, struct gn_err *err);
+/* Collective. The state of the rank that has come furthest, on all, or what ranks have together; *done: 0: there is none. For
+ * gn_session_restore. */
+enum gn_status gn_carried_give(struct gn_carried *c, struct gn_session *s, int *done, struct gn_err *err);
 /* Collective, at the start of each world: what --elastic-batch makes of the options; remembers the first world's global batch. */
 enum gn_status gn_carried_batch(struct gn_carried *c, struct gn_comm *comm, struct gn_train_options *o, struct gn_err *err);
 /* Rank 0, when the first step after a loss begins: a line of the log about what the loss cost. */
@@ -46,6 +53,8 @@ enum gn_status gn_carried_log_recovery(const struct gn_carried *c, struct gn_ses
 /* No rank goes on after a loss, which this process says in the log for all, unless that has an end already; and the checkpoint folder is
  * free. */
 void gn_carried_log_failure(const struct gn_carried *c, const struct gn_train_options *o, struct gn_log *log, const struct gn_err *err);
+/* Local. The states, of a process that waits now. */
+void gn_carried_forget(struct gn_carried *c);
 void gn_carried_release(struct gn_carried *c);
 
 #endif

@@ -101,6 +101,7 @@ struct gn_train_options {
 	const char *cut;	       /* as gn_cuts_parse takes it; NULL: chosen */
 	const char *elastic;	       /* elastic.h; NULL: it ends with the first loss */
 	const char *elastic_batch;     /* keep or scale: what becomes of the global batch after a loss */
+	int64_t redundancy;	       /* with elastic and shard: ranks that have a copy of each one's part */
 	int64_t spares;		       /* with elastic: of the ranks, those that wait for losses */
 	const char *join;	       /* for the command: the checkpoint folder of a run that this process is to join */
 	struct gn_regroup *regroup;    /* with elastic, for the command and rank 0's questions who waits; else NULL */

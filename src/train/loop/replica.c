@@ -54,13 +54,18 @@ static enum gn_status alloc_shard(struct gn_replica *r, struct gn_err *err)
 {
 	const struct gn_replica_options *o = &r->options;
 	void *memory;
+	int ward = -1;
 	enum gn_status status = gn_comm_alloc(o->comm, gn_model_param_elements(o->model) * sizeof(float), &memory, err);
 
 	if (status)
 		return gn_err_prefix(err, "parameters of %s", gn_model_name(o->model));
 	r->shared_params = memory;
 	status = gn_array_wrap(r->device.device, memory, gn_model_param_elements(o->model), &r->params, err);
-	return status ? status : gn_shard_create(o->comm, o->model, o->shard_bucket_bytes, r->device.stream, &r->shard, err);
+	if (!status && o->has_copies)
+		status = gn_redundancy_ward(o->comm, &ward, err);
+	if (!status)
+		status = gn_shard_create(o->comm, o->model, o->shard_bucket_bytes, ward, r->device.stream, &r->shard, err);
+	return status || !o->has_copies ? status : gn_redundancy_create(o->comm, r->shard, r->flat, &r->redundancy, err);
 }
 
 /* On the host in memory that neighbours reach. */
@@ -82,7 +87,7 @@ static enum gn_status alloc_flat(struct gn_replica *r, struct gn_err *err)
 static enum gn_status alloc_step(struct gn_replica *r, struct gn_err *err)
 {
 	size_t buffers = (gn_model_buffer_elements(r->options.model) + 63) / 64 * 64;
-	size_t held = r->divides ? gn_shard_parts(r->shard)->elements : gn_model_param_elements(r->options.model);
+	size_t held = r->divides ? gn_shard_own_parts(r->shard)->elements : gn_model_param_elements(r->options.model);
 	size_t params = r->options.batches > 1 ? held : 0;
 	void *results;
 	enum gn_status status = gn_buffer_alloc(r->device.device, (buffers + params) * sizeof(float), &r->step_buffer, err);
@@ -135,7 +140,8 @@ enum gn_status gn_replica_share(struct gn_replica *r, struct gn_err *err)
 	arrays.buffers = r->buffers.device;
 	arrays.finite = r->piggyback + GN_PIGGYBACK_LOSS;
 	arrays.ema = o->ema > 0 ? &r->ema : NULL;
-	return gn_optimizer_create(o->model, &o->optimizer, &arrays, r->device.compute, &r->optimizer, err);
+	status = gn_optimizer_create(o->model, &o->optimizer, &arrays, r->device.compute, &r->optimizer, err);
+	return status || !o->undoes ? status : gn_state_copy_reserve(&r->undo, r, err);
 }
 
 int gn_replica_sums_on_gpus(const struct gn_replica *r)
@@ -238,6 +244,8 @@ void gn_replica_release(struct gn_replica *r)
 	gn_replica_destroy_plans(r);
 	gn_optimizer_destroy(r->optimizer);
 	gn_ema_release(&r->ema);
+	gn_redundancy_destroy(r->redundancy);
+	gn_state_copy_release(&r->undo);
 	gn_shard_destroy(r->shard);
 	if (r->device.device)
 		gn_pinned_free(r->device.device, r->results);

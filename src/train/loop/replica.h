@@ -11,12 +11,14 @@
 #ifndef GN_TRAIN_LOOP_REPLICA_H
 #define GN_TRAIN_LOOP_REPLICA_H
 
+#include "src/train/loop/state_copy.h"
 #include "src/train/metrics/trace.h"
 #include "src/train/optim/optimizer.h"
 #include "src/train/parallel/compress.h"
 #include "src/train/parallel/local_steps.h"
 #include "src/train/parallel/pipe_stage.h"
 #include "src/train/parallel/reducer.h"
+#include "src/train/parallel/redundancy.h"
 #include "src/train/parallel/server_client.h"
 #include "src/train/parallel/shard.h"
 #include "src/train/parallel/tensor_group.h"
@@ -33,6 +35,7 @@ enum gn_piggyback {
 	GN_PIGGYBACK_WEIGHT,
 	GN_PIGGYBACK_WRITING,
 	GN_PIGGYBACK_REGROUP,
+	GN_PIGGYBACK_LEAVE,
 	GN_PIGGYBACK_COUNT = 16
 };
 
@@ -51,6 +54,8 @@ struct gn_replica_options {
 	struct gn_local_steps local;	     /* of these every and from_epoch */
 	enum gn_shard_mode shard;	     /* host; of one rank nothing is sharded */
 	size_t shard_bucket_bytes;	     /* that of the reducer's config */
+	int has_copies;			     /* with shard: each rank has a copy of another one's part */
+	int undoes;			     /* host; the state before the last update is kept */
 	struct gn_server_client *servers;    /* host; who updates the parameters; borrowed; NULL: the replica does */
 	struct gn_pipe_stage *pipe;	     /* host; model is that stage's part, and comm is of the ranks of this stage; borrowed; NULL: it is whole */
 	struct gn_tensor_group *tensor;	     /* host; model is a slice, and comm is of the ranks with the same one; borrowed; NULL: it is whole */
@@ -72,6 +77,8 @@ struct gn_replica {
 	int divides;			   /* each batch's gradients are summed over ranks, and accumulated is this rank's parts, packed */
 	int is_partial;			   /* the batch that runs is not the step's last: set by the step */
 	struct gn_shard *shard;		   /* NULL: optimizer and averages are of all parameters */
+	struct gn_redundancy *redundancy;  /* NULL: no rank has a copy of another one's part */
+	struct gn_state_copy undo;	   /* the state before the last update that was begun */
 	struct gn_optimizer *optimizer;
 	struct gn_ema ema;
 	struct gn_compressor *compressor;  /* NULL: gradients are summed as they are */

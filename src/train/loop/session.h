@@ -73,6 +73,7 @@ struct gn_session_metrics {
 	double unlogged_s;		 /* and their time */
 	uint64_t evaluations, images;	 /* since then; images: that steps trained on */
 	double steps_s, waited_s;	 /* since then, on this rank: time of steps, and of it what they waited for images */
+	double copies_s;		 /* since then, for what is kept for a loss */
 	double last_top1;		 /* of them, as a share; of the network, not of its average */
 	double best_top1;		 /* the same, rank 0: of the whole run as far as the log or best.json tells; -1: of none */
 };
@@ -324,6 +325,8 @@ enum gn_status gn_session_alloc_whole(struct gn_session *s, struct gn_err *err);
 void gn_session_pipeline_destroy(struct gn_session_pipeline *p);
 /* What this rank trains, and the ranks that train the same. */
 const struct gn_model *gn_session_own_model(const struct gn_session *s);
+/* With pipelines: this rank's stage, and where its parameters and buffers begin in those of the whole. */
+int gn_session_stage_begin(const struct gn_session *s, size_t begins[2]);
 struct gn_comm *gn_session_data_comm(const struct gn_session *s);
 /* Whether this rank's stage reads images. */
 int gn_session_reads_images(const struct gn_session *s);

@@ -2,10 +2,13 @@
 
 #include "src/base/clock.h"
 #include "src/base/text.h"
+#include "src/train/loop/served.h"
 #include "src/train/loop/session.h"
+#include "src/train/parallel/mesh.h"
 #include "transport/coll/agree.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,9 +32,9 @@ enum gn_status gn_carried_take(struct gn_carried *c, struct gn_session *s, struc
 	c->lost_ns = s->metrics.last_ns;
 	c->unlogged_steps = s->metrics.unlogged_steps;
 	c->unlogged_s = s->metrics.unlogged_s;
-	c->goes_back = s->replica.shard != NULL;
-	if (c->goes_back)
-		return GN_OK;
+	c->goes_back = 0;
+	if (gn_session_is_divided(s))
+		return gn_session_take_copies(c, s, err);
 	/* sums over ranks write to the buffers, and one of them may have come to half of it */
 	if (s->is_within_step)
 		a.buffers = s->replica.kept_buffers;
@@ -88,42 +91,98 @@ static enum gn_status give_all(const struct gn_carried *c, struct gn_session *s,
 	return status ? status : give(s, to.average_buffers, from->average_buffers, buffers, root, err);
 }
 
-enum gn_status gn_carried_give(const struct gn_carried *c, struct gn_session *s, int *done, struct gn_err *err)
+/* Of the rank that has come furthest. */
+static enum gn_status give_furthest(const struct gn_carried *c, struct gn_session *s, int64_t *number, int *done, struct gn_err *err)
 {
 	struct place found = {.number = 0};
 	int root;
 	enum gn_status status = find_furthest(c, s, &found, &root, err);
 
-	*done = 0;
 	if (status || root < 0)
 		return status;
 	status = give_all(c, s, root, err);
 	if (status)
 		return status;
-	gn_session_take_layouts(s);
-	status = gn_agree_status(s->comm, gn_replica_send(&s->replica, err), err);
-	if (status)
-		return status;
 	s->state = found.state;
-	s->checkpoint.number = found.number;
+	*number = found.number;
+	*done = 1;
+	return GN_OK;
+}
+
+static enum gn_status give_any(struct gn_carried *c, struct gn_session *s, int64_t *number, int *done, struct gn_strbuf *told, struct gn_err *err)
+{
+	enum gn_status status = gn_session_is_divided(s) ? gn_session_give_copies(c, s, number, done, told, err)
+							 : give_furthest(c, s, number, done, err);
+
+	/* pieces, and not all: the run is known to have begun */
+	if (!status && !*done && told->len) {
+		c->goes_back = 1;
+		if (gn_comm_rank(s->comm) == 0)
+			gn_log_warn(s->log, "%s; %s: going on with %d ranks from the %s", c->why ? c->why : "a rank was lost", gn_strbuf_text(told),
+				    gn_comm_size(s->comm), gn_checkpoint_any(s->options->checkpoint) ? "last checkpoint" : "beginning");
+	}
+	return status;
+}
+
+enum gn_status gn_carried_give(struct gn_carried *c, struct gn_session *s, int *done, struct gn_err *err)
+{
+	struct gn_strbuf told;
+	int64_t number = 0;
+	enum gn_status status;
+
+	*done = 0;
+	gn_strbuf_init(&told);
+	status = give_any(c, s, &number, done, &told, err);
+	if (!status && *done) {
+		gn_session_take_layouts(s);
+		status = gn_agree_status(s->comm, gn_replica_send(&s->replica, err), err);
+	}
+	if (status || !*done) {
+		gn_strbuf_release(&told);
+		return status;
+	}
+	s->checkpoint.number = number;
 	s->checkpoint.saved_step = UINT64_MAX;
 	s->checkpoint.begun_ns = gn_clock_ns();
 	if (gn_comm_rank(s->comm) == 0)
-		gn_log_warn(s->log, "%s; going on with %d ranks from memory: step %" PRIu64 ", epoch %" PRIu64 ", sample %" PRIu64,
-			    c->why ? c->why : "a rank was lost", gn_comm_size(s->comm), s->state.step, s->state.epoch, s->state.sample);
-	*done = 1;
+		gn_log_warn(s->log, "%s; going on with %d ranks from memory: step %" PRIu64 ", epoch %" PRIu64 ", sample %" PRIu64 "%s",
+			    c->why ? c->why : "a rank was lost", gn_comm_size(s->comm), s->state.step, s->state.epoch, s->state.sample,
+			    gn_strbuf_text(&told));
+	gn_strbuf_release(&told);
+	return GN_OK;
+}
+
+/* The first world's pipelines, as many as ranks are left for; fewer ranks than one of them has are a shorter one. */
+static enum gn_status choose_mesh(struct gn_carried *c, struct gn_comm *comm, int stages, struct gn_train_options *o, struct gn_err *err)
+{
+	int ranks = gn_comm_size(comm);
+	struct gn_mesh_shape shape = {.pipeline = stages};
+	enum gn_status status = stages ? GN_OK : gn_mesh_parse(o->parallel, ranks, &shape, err);
+
+	if (status)
+		return status;
+	c->stages = shape.pipeline;
+	if (!stages)
+		return GN_OK;
+	snprintf(c->mesh, sizeof c->mesh, "pipeline=%d", stages < ranks ? stages : ranks);
+	o->parallel = c->mesh;
+	if (ranks < stages)
+		o->cut = NULL; /* which names the first layers of more */
 	return GN_OK;
 }
 
 enum gn_status gn_carried_batch(struct gn_carried *c, struct gn_comm *comm, struct gn_train_options *o, struct gn_err *err)
 {
-	int64_t first = c->global_batch;
+	int64_t known[2] = {c->global_batch, c->stages}, first;
 	/* one that has just joined learns it */
-	enum gn_status status = gn_comm_allreduce(comm, &first, 1, GN_I64, gn_reduce_of(GN_I64, GN_MAX), err);
+	enum gn_status status = gn_comm_allreduce(comm, known, 2, GN_I64, gn_reduce_of(GN_I64, GN_MAX), err);
 
+	if (!status && o->parallel)
+		status = choose_mesh(c, comm, (int)known[1], o, err);
 	if (status)
 		return status;
-	c->global_batch = first ? first : o->global_batch ? o->global_batch : o->batch * gn_comm_size(comm) * o->accumulate;
+	first = known[0];
+	c->global_batch = first ? first : o->global_batch ? o->global_batch : o->batch * gn_train_workers(o, gn_comm_size(comm)) * o->accumulate;
 	if (!first)
 		return GN_OK;
 	if (!strcmp(o->elastic_batch, "scale")) {
@@ -175,8 +234,16 @@ void gn_carried_log_failure(const struct gn_carried *c, const struct gn_train_op
 	gn_metrics_log_close(lines);
 }
 
-void gn_carried_release(struct gn_carried *c)
+void gn_carried_forget(struct gn_carried *c)
 {
 	gn_checkpoint_snapshot_release(&c->copy);
+	for (int i = 0; i < GN_CARRIED_COPIES; i++)
+		gn_carried_copy_release(&c->copies[i]);
+	c->is_there = c->has_begun = c->ranks = 0;
+}
+
+void gn_carried_release(struct gn_carried *c)
+{
+	gn_carried_forget(c);
 	*c = (struct gn_carried){.is_there = 0};
 }

@@ -3,6 +3,7 @@
 #include "src/base/alloc.h"
 #include "src/train/parallel/cuts.h"
 #include "src/train/parallel/pipe_link.h"
+#include "transport/bootstrap/regroup.h"
 #include "transport/coll/agree.h"
 #include "transport/coll/p2p.h"
 
@@ -47,6 +48,11 @@ enum gn_status gn_session_open_mesh(struct gn_session *s, struct gn_err *err)
 		status = gn_comm_split(s->comm, stage, data, shape.tensor > 1 ? "slice" : "stage", &p->data, err);
 	s->worker = data;
 	s->workers = shape.data;
+	if (!status && s->options->regroup) {
+		gn_comm_end_with_world(p->pipe);
+		gn_comm_end_with_world(p->data);
+		gn_regroup_set_places(s->options->regroup, p->mesh.positions, p->mesh.size);
+	}
 	return status;
 }
 
@@ -68,7 +74,7 @@ static enum gn_status choose_cuts(const struct gn_session *s, int *nodes, struct
 		rates[i] = gn_pipe_link_rate(s->comm, gn_mesh_crosses(mesh, i));
 	status = rates ? gn_cut_costs_measure(s->model, &po, &costs, err) : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for cuts");
 	if (!status)
-		status = gn_cuts_choose(&costs, mesh->shape.pipeline, (int)o->accumulate, rates, nodes, NULL, err);
+		status = gn_cuts_choose(&costs, mesh->shape.pipeline, s->schedule.own_batches, rates, nodes, NULL, err);
 	gn_cut_costs_release(&costs);
 	free(rates);
 	return status;
@@ -80,7 +86,7 @@ static enum gn_status make_part(struct gn_session *s, struct gn_err *err)
 	int stage = gn_comm_rank(p->pipe), stages = gn_comm_size(p->pipe);
 	const struct gn_train_options *o = s->options;
 	const struct gn_pipe_schedule schedule = {.kind = gn_pipe_kind_of(o->pipe_schedule), .micro = (int)o->micro_batches,
-						  .batches = (int)o->accumulate};
+						  .batches = s->schedule.own_batches};
 	enum gn_status status = gn_model_part(s->model, stage ? p->nodes[stage - 1] : 1,
 					      stage < stages - 1 ? p->nodes[stage] : gn_model_node_count(s->model), &p->part, err);
 
@@ -198,6 +204,17 @@ static void ranges_of(const struct gn_session *s, int stage, struct range out[2]
 		*(edge ? &out[0].end : &out[0].begin) = i < gn_model_param_count(m) ? gn_model_param(m, i)->offset : gn_model_param_elements(m);
 		*(edge ? &out[1].end : &out[1].begin) = k < gn_model_buffer_count(m) ? gn_model_buffer(m, k)->offset : gn_model_buffer_elements(m);
 	}
+}
+
+int gn_session_stage_begin(const struct gn_session *s, size_t begins[2])
+{
+	struct range r[2];
+	int stage = gn_comm_rank(s->pipeline->pipe);
+
+	ranges_of(s, stage, r);
+	begins[0] = r[0].begin;
+	begins[1] = r[1].begin;
+	return stage;
 }
 
 /* Of the first pipeline, whose stage 0 is rank 0: parts in torch's order go to rank 0. whole: there alone. */

@@ -3,6 +3,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/text.h"
+#include "src/train/loop/carried.h"
 #include "src/train/loop/elastic.h"
 
 #include "transport/bootstrap/regroup.h"
@@ -136,12 +137,16 @@ enum gn_status gn_session_step(struct gn_session *s, const volatile sig_atomic_t
 {
 	const uint64_t began = gn_clock_ns();
 	const uint64_t sent = sent_bytes(s);
-	const double waited = sums->data, exposed = sums->exposed;
+	const double waited = sums->data, exposed = sums->exposed, copies = sums->copies;
+	/* a process that has joined leaves the others, while they are enough without it */
+	const int leaves = *stop && s->options->join && gn_comm_size(s->comm) > gn_elastic_least(s->options);
 	const struct gn_step step = {
 		.number = s->state.step,
 		.updates = s->state.step + 1 - s->state.skipped,
+		.state = &s->state,
 		.lr = gn_session_rate(s),
-		.stop = *stop != 0,
+		.stop = *stop && !leaves,
+		.leaves = leaves,
 		.save = gn_session_wants_save(s),
 		.regroup = regroup_wish(s),
 		.writing = gn_checkpoint_writer_is_busy(s->checkpoint.writer),
@@ -173,13 +178,16 @@ enum gn_status gn_session_step(struct gn_session *s, const volatile sig_atomic_t
 	sums->predicted += predicted;
 	sums->predicted_compute += predicted > 0 ? s->last.computed_s + s->last.update_s : 0;
 	*stopping = s->last.stop;
-	s->grows = s->last.regroup;
+	s->grows = s->last.regroup ? s->last.regroup : s->last.leaves;
+	if (s->options->carried)
+		s->options->carried->leaves = leaves;
 	sums->lr = step.lr;
 	sums->steps++;
 	sums->images += gn_session_step_images(s);
 	s->metrics.images += gn_session_step_images(s);
 	s->step_s = took - (sums->data - waited);
 	s->metrics.steps_s += took;
+	s->metrics.copies_s += sums->copies - copies;
 	s->metrics.unlogged_s += took;
 	s->metrics.unlogged_steps++;
 	s->metrics.last_ns = gn_clock_ns();

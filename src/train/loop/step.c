@@ -148,7 +148,8 @@ static enum gn_status begin(const struct gn_running_step *run, struct gn_err *er
 	const float values[] = {[GN_PIGGYBACK_LOSS] = 0, [GN_PIGGYBACK_CORRECT] = 0, [GN_PIGGYBACK_STOP] = run->step->stop ? 1 : 0,
 				[GN_PIGGYBACK_SAVE] = run->step->save ? 1 : 0, [GN_PIGGYBACK_WEIGHT] = 0,
 				[GN_PIGGYBACK_WRITING] = run->step->writing ? 1 : 0,
-				[GN_PIGGYBACK_REGROUP] = (float)run->step->regroup};
+				[GN_PIGGYBACK_REGROUP] = (float)run->step->regroup,
+				[GN_PIGGYBACK_LEAVE] = run->step->leaves ? 1 : 0};
 	enum gn_status status = gn_stream_copy(r->device.stream, r->piggyback, values, sizeof values, err);
 
 	return status ? status : gn_stream_copy(r->device.stream, r->kept_buffers, r->buffers.device, r->buffers.count * sizeof(float), err);
@@ -167,7 +168,7 @@ enum gn_status gn_step_accumulate(const struct gn_replica *r, int first, struct 
 static enum gn_status accumulate_parts(struct gn_running_step *run, int first, struct gn_err *err)
 {
 	const struct gn_replica *r = run->r;
-	const struct gn_parts *parts = gn_shard_parts(r->shard);
+	const struct gn_parts *parts = gn_shard_own_parts(r->shard);
 	enum gn_status status = gn_reducer_wait(r->reducer, err);
 
 	account_sums(run);
@@ -182,7 +183,7 @@ static enum gn_status accumulate_parts(struct gn_running_step *run, int first, s
 /* After the sums of the last batch. */
 static enum gn_status add_parts(const struct gn_replica *r, struct gn_err *err)
 {
-	const struct gn_parts *parts = r->divides ? gn_shard_parts(r->shard) : NULL;
+	const struct gn_parts *parts = r->divides ? gn_shard_own_parts(r->shard) : NULL;
 	enum gn_status status = GN_OK;
 
 	for (size_t i = 0; parts && i < parts->count && !status; i++)
@@ -273,6 +274,21 @@ static double divisor(const struct gn_replica *r)
 	return weights > 0 ? weights : ranks;
 }
 
+/* What a loss in the middle of the update would need: the sums to the rank that has the copy, and the state before it. */
+static enum gn_status keep(struct gn_running_step *run, struct gn_err *err)
+{
+	struct gn_replica *r = run->r;
+	const uint64_t began = gn_clock_ns();
+	enum gn_status status = r->redundancy ? gn_redundancy_exchange(r->redundancy, err) : GN_OK;
+
+	if (r->redundancy)
+		run->sums->exposed += gn_step_since(run, GN_SPAN_WAIT);
+	if (!status && r->options.undoes)
+		status = gn_state_copy_take(&r->undo, r, r->kept_buffers, run->step->state, err);
+	run->sums->copies += seconds(began, gn_clock_ns());
+	return status;
+}
+
 /* Blocks until the step is done. */
 static enum gn_status finish(const struct gn_running_step *run, struct gn_step_result *out, struct gn_err *err)
 {
@@ -298,6 +314,7 @@ static enum gn_status finish(const struct gn_running_step *run, struct gn_step_r
 	out->stop = r->results[GN_PIGGYBACK_STOP] > 0;
 	out->save = r->results[GN_PIGGYBACK_SAVE] > 0;
 	out->regroup = (int)r->results[GN_PIGGYBACK_REGROUP];
+	out->leaves = r->results[GN_PIGGYBACK_LEAVE] > 0;
 	out->writing = r->results[GN_PIGGYBACK_WRITING] > 0;
 	return status;
 }
@@ -326,6 +343,10 @@ enum gn_status gn_step_run(struct gn_replica *r, const struct gn_step *step, str
 	u.grad_scale = 1 / (divisor(r) * gn_replica_mean_batches(r) * gn_plan_loss_scale(r->plan));
 	if (!status)
 		status = add_parts(r, err);
+	if (!status)
+		status = keep(&run, err);
+	if (r->redundancy)
+		summed = run.mark;
 	if (!status)
 		status = gn_replica_update(r, &u, &stop, &norm, err);
 	if (r->options.servers) {

@@ -15,9 +15,11 @@
 struct gn_step {
 	uint64_t number;     /* of the step; masks of dropout follow it */
 	uint64_t updates;    /* done, this one counted */
+	const struct gn_run_state *state; /* of the run before it */
 	double lr;
 	int stop, save;	     /* what this rank asks of all */
 	int regroup;	     /* 0; what it asks for after the step: 1: a new world; 2 + R: one without rank R, which is slow. Of rank 0 alone */
+	int leaves;	     /* it asks for a new world after the step, without this rank */
 	int writing;	     /* this rank's part of a checkpoint is being written */
 	int has_next;	     /* there is a batch after this step's: it is staged while the device computes */
 };
@@ -26,7 +28,7 @@ struct gn_step_result {
 	double loss, correct, norm; /* loss, and the fraction of correct images: the mean over batches and ranks. norm: of the mean gradient, before clipping */
 	int skipped;	     /* nothing was updated */
 	int stop, save;	     /* some rank asked for it */
-	int regroup;	     /* the same */
+	int regroup, leaves; /* the same */
 	int writing;	     /* on some rank, when the step began */
 	double computed_s, update_s; /* until all gradients were complete, without communication; the update */
 	double took_s;		     /* of the whole step: the sum of what is added to the interval's parts */

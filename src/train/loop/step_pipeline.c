@@ -39,7 +39,7 @@ static enum gn_status forward_micro(struct gn_running_step *run, int k, struct g
 	enum gn_status status = stage_input(run, plan, &targets, err);
 
 	if (!status)
-		status = gn_plan_run_forward(plan, run->step->number * (uint64_t)run->r->options.batches + (uint64_t)k, &observer, err);
+		status = gn_plan_run_forward(plan, run->step->number * (uint64_t)gn_replica_most_batches(run->r) + (uint64_t)k, &observer, err);
 	if (!status && !gn_pipe_stage_is_last(pipe))
 		status = gn_pipe_stage_output(pipe, gn_plan_output(plan), &targets, err);
 	if (!status && !gn_pipe_stage_is_first(pipe))

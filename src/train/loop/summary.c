@@ -164,6 +164,20 @@ static void put_local_steps(const struct gn_session *s)
 		    plain_bytes(s) * 1e-6);
 }
 
+static void log_copies(const struct gn_session *s)
+{
+	const struct gn_replica *r = &s->replica;
+	int is_elsewhere, holder = r->redundancy ? gn_redundancy_holder(r->redundancy, &is_elsewhere) : 0;
+
+	if (r->redundancy)
+		gn_log_info(s->log, "--redundancy %" PRId64 ": rank %d, on %s, has a copy of rank 0's part, half of what it holds; a rank sends %.4g MB of "
+			    "gradients before each update, and keeps the state before it, %.4g MB", s->options->redundancy, holder,
+			    is_elsewhere ? "another node" : "this node", (double)gn_redundancy_bytes(r->redundancy) * 1e-6,
+			    (double)r->undo.len_bytes * 1e-6);
+	else if (r->options.undoes)
+		gn_log_info(s->log, "--elastic: each stage keeps the state before its last update, %.4g MB here", (double)r->undo.len_bytes * 1e-6);
+}
+
 static void log_shard(const struct gn_session *s)
 {
 	size_t whole, held = gn_replica_state_bytes(&s->replica, &whole);
@@ -171,6 +185,7 @@ static void log_shard(const struct gn_session *s)
 	if (s->replica.shard)
 		gn_log_info(s->log, "--shard %s: rank 0 holds %.4g MB of optimizer state and averages, without sharding %.4g MB", s->options->shard,
 			    (double)held * 1e-6, (double)whole * 1e-6);
+	log_copies(s);
 }
 
 static void log_served(const struct gn_session *s)
@@ -266,6 +281,8 @@ void gn_summary_end(const struct gn_session *s)
 	gn_strbuf_printf(&text, "done: %" PRIu64 " step%s in %.1f s", steps, gn_text_plural(steps), seconds);
 	if (steps)
 		gn_strbuf_printf(&text, ", %.0f images/s in all", (double)s->metrics.images / seconds);
+	if (steps && s->replica.options.undoes)
+		gn_strbuf_printf(&text, ", %.2f ms a step for copies of the state", 1e3 * s->metrics.copies_s / (double)steps);
 	if (s->metrics.evaluations)
 		gn_strbuf_printf(&text, ", top-1 %.2f %% (best %.2f %%)", 100 * s->metrics.last_top1, 100 * s->metrics.best_top1);
 	if (s->options->checkpoint && s->checkpoint.saved_step == s->state.step)

@@ -42,6 +42,8 @@ static void put_interval(const struct gn_session *s, const struct gn_interval *s
 	gn_json_fixed(j, "communication_exposed", sums->exposed * ms, 3);
 	gn_json_fixed(j, "communication_in_backward", sums->within * ms, 3);
 	gn_json_fixed(j, "optimizer", sums->optimizer * ms, 3);
+	if (s->replica.options.undoes)
+		gn_json_fixed(j, "state_copies", sums->copies * ms, 3);
 	gn_json_end(j);
 	gn_session_put_staleness(s, j);
 	if (report)
@@ -263,15 +265,17 @@ static enum gn_status train(struct gn_session *s, const volatile sig_atomic_t *s
 	struct gn_interval sums = {0};
 	const uint64_t first = s->state.step;
 	struct gn_progress_bar progress;
+	/* one that has joined leaves after a step, and does not stop the others within an evaluation */
+	const volatile sig_atomic_t never = 0, *stop_all = s->options->join ? &never : stop;
 	int stopping = 0;
-	enum gn_status status = gn_session_evaluate_missed(s, stop, &stopping, err);
+	enum gn_status status = gn_session_evaluate_missed(s, stop_all, &stopping, err);
 
 	gn_progress_bar_begin(&progress, "training", "images", steps_left(s) * s->schedule.global_batch);
 	progress.terminal = progress.terminal && s->worker == 0 && gn_comm_rank(s->comm) == 0;
 	while (!status && !gn_session_is_done(s) && !stopping && !is_cut_short(s) && !s->grows) {
 		status = gn_session_step(s, stop, &sums, &stopping, err);
 		if (!status)
-			status = after_step(s, &sums, stop, &stopping, err);
+			status = after_step(s, &sums, stop_all, &stopping, err);
 		gn_progress_bar_add(&progress, s->schedule.global_batch);
 	}
 	gn_progress_bar_end(&progress);
@@ -504,7 +508,8 @@ static enum gn_status ask_in(struct gn_session *s, struct gn_err *err)
 	const int slow = s->grows - 2;
 
 	if (slow < 0 || slow >= gn_comm_size(s->comm))
-		return gn_err_set(err, GN_ERR_PEER_LOST, "after step %" PRIu64 " processes that wait are taken in", s->state.step);
+		return gn_err_set(err, GN_ERR_PEER_LOST, "after step %" PRIu64 " %s", s->state.step,
+				  s->last.leaves ? "a process that has joined leaves, as it was asked to" : "processes that wait are taken in");
 	gn_regroup_replace(s->options->regroup, slow);
 	return gn_err_set(err, GN_ERR_PEER_LOST, "after step %" PRIu64 " rank %d on %s, which is slow, is replaced by a process that waits", s->state.step,
 			  slow, gn_world_host_of(gn_comm_world(s->comm), slow));
@@ -530,6 +535,8 @@ enum gn_status gn_train_run(const struct gn_train_options *options, const char *
 		status = train(s, stop, &stopped, err);
 	if (!status && s->grows)
 		status = ask_in(s, err);
+	if (options->carried)
+		options->carried->is_planned = status == GN_ERR_PEER_LOST && s->grows;
 	if (!status)
 		status = gn_session_log_bubble(s, err);
 	if (!status)

@@ -16,6 +16,7 @@
 struct gn_interval {
 	double step, data, forward, backward, exposed, optimizer;
 	double within; /* part of exposed: time for starting and progressing reductions inside backward */
+	double copies; /* part of exposed and optimizer: what is kept for a loss */
 	/* rank 0: over the steps with a prediction, their predicted time and their compute time */
 	double predicted, predicted_compute;
 	double loss_sum, correct_sum, norm_sum; /* over the steps with an update */

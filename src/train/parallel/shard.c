@@ -14,7 +14,10 @@ struct gn_shard {
 	struct gn_group_sums *sums;
 	struct gn_shard_range *ranges; /* by bucket; an empty one has no part */
 	size_t buckets;
-	struct gn_parts parts;	       /* one for each range that is not empty, and the rest */
+	struct gn_parts parts;	       /* one for each range that is not empty, the rest, and the ward's */
+	struct gn_parts own;	       /* of them */
+	size_t block_elements;
+	int ward;
 };
 
 enum gn_shard_mode gn_shard_mode_of(const char *name)
@@ -49,6 +52,12 @@ static void add_part(struct gn_parts *parts, size_t begin, size_t count, int is_
 	parts->elements += count;
 }
 
+static void add_blocks(struct gn_shard *s, int rank, int is_copy)
+{
+	for (size_t b = 0; b < s->buckets; b++)
+		add_part(&s->parts, s->ranges[b].begin + (size_t)rank * s->ranges[b].each, s->ranges[b].each, is_copy);
+}
+
 /* begins: of buckets, from the end of the array to its beginning. */
 static void divide(struct gn_shard *s, const struct gn_model *model, const size_t *begins)
 {
@@ -56,13 +65,16 @@ static void divide(struct gn_shard *s, const struct gn_model *model, const size_
 	int ranks = gn_comm_size(s->comm), rank = gn_comm_rank(s->comm);
 
 	for (size_t b = 0; b < s->buckets; b++) {
-		const struct gn_shard_range r = s->ranges[b] = gn_shard_range(params, ranks, begins[b], end);
-
-		add_part(&s->parts, r.begin + (size_t)rank * r.each, r.each, 0);
+		s->ranges[b] = gn_shard_range(params, ranks, begins[b], end);
 		end = begins[b];
 	}
+	add_blocks(s, rank, 0);
+	s->block_elements = s->parts.elements;
 	rest = gn_shard_rest(params, ranks);
 	add_part(&s->parts, rest, params - rest, rank > 0);
+	s->own = s->parts;
+	if (s->ward >= 0)
+		add_blocks(s, s->ward, 1);
 }
 
 static enum gn_status sum(struct gn_update_group *group, double *values, size_t count, struct gn_err *err)
@@ -73,7 +85,7 @@ static enum gn_status sum(struct gn_update_group *group, double *values, size_t 
 	return g->exchange(g, s->stream, &(struct gn_exchange){GN_EXCHANGE_SUM, count, sizeof *values}, values, err);
 }
 
-enum gn_status gn_shard_create(struct gn_comm *comm, const struct gn_model *model, size_t bucket_bytes, struct gn_stream *stream,
+enum gn_status gn_shard_create(struct gn_comm *comm, const struct gn_model *model, size_t bucket_bytes, int ward, struct gn_stream *stream,
 			       struct gn_shard **out, struct gn_err *err)
 {
 	size_t buckets = gn_reducer_count(model, bucket_bytes), *begins = calloc(buckets + 1, sizeof *begins);
@@ -82,7 +94,7 @@ enum gn_status gn_shard_create(struct gn_comm *comm, const struct gn_model *mode
 
 	if (s) {
 		s->ranges = calloc(buckets + 1, sizeof *s->ranges);
-		s->parts.list = calloc(buckets + 1, sizeof *s->parts.list);
+		s->parts.list = calloc(2 * buckets + 1, sizeof *s->parts.list);
 	}
 	if (!s || !begins || !s->ranges || !s->parts.list)
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the parts of %zu buckets", buckets);
@@ -93,6 +105,7 @@ enum gn_status gn_shard_create(struct gn_comm *comm, const struct gn_model *mode
 		s->comm = comm;
 		s->stream = stream;
 		s->buckets = buckets;
+		s->ward = ward;
 		gn_reducer_begins(model, bucket_bytes, begins);
 		divide(s, model, begins);
 		*out = s;
@@ -118,6 +131,21 @@ const struct gn_parts *gn_shard_parts(const struct gn_shard *s)
 	return &s->parts;
 }
 
+const struct gn_parts *gn_shard_own_parts(const struct gn_shard *s)
+{
+	return &s->own;
+}
+
+int gn_shard_ward(const struct gn_shard *s)
+{
+	return s->ward;
+}
+
+size_t gn_shard_block_elements(const struct gn_shard *s)
+{
+	return s->block_elements;
+}
+
 struct gn_update_group *gn_shard_group(struct gn_shard *s)
 {
 	return &s->group;
@@ -127,8 +155,8 @@ enum gn_status gn_shard_gather(struct gn_shard *s, const float *packed, float *f
 {
 	enum gn_status status = GN_OK;
 
-	for (size_t i = 0; i < s->parts.count; i++) {
-		const struct gn_part *p = &s->parts.list[i];
+	for (size_t i = 0; i < s->own.count; i++) {
+		const struct gn_part *p = &s->own.list[i];
 
 		memcpy(flat + p->begin, packed + p->at, p->count * sizeof(float));
 	}

@@ -6,6 +6,8 @@
  * buckets are moved up to multiples of 16 p for that; fewer than 16 p elements at the end of the array are left over, which every rank
  * updates, with the same numbers. A function of model, bucket size and number of ranks alone.
  *
+ * With copies a rank also updates the part of one other rank, its ward, whose sums that one sends it (redundancy.h).
+ *
  * Thread safety: one thread. Host memory.
  */
 #ifndef GN_TRAIN_PARALLEL_SHARD_H
@@ -34,13 +36,17 @@ size_t gn_shard_rest(size_t params, int ranks);
 
 struct gn_shard;
 
-/* Local. bucket_bytes: as gn_reducer_config has it. All borrowed. */
-enum gn_status gn_shard_create(struct gn_comm *comm, const struct gn_model *model, size_t bucket_bytes, struct gn_stream *stream,
+/* Local. bucket_bytes: as gn_reducer_config has it. ward: another rank, whose part this one has a copy of; -1: nobody's. All borrowed. */
+enum gn_status gn_shard_create(struct gn_comm *comm, const struct gn_model *model, size_t bucket_bytes, int ward, struct gn_stream *stream,
 			       struct gn_shard **out, struct gn_err *err);
 /* After the optimizer that has its parts. NULL is fine. */
 void gn_shard_destroy(struct gn_shard *s);
-/* This rank's, borrowed. */
+/* This rank's with its ward's behind them; its own, which are the first of them: its blocks and then what is left over. Borrowed. */
 const struct gn_parts *gn_shard_parts(const struct gn_shard *s);
+const struct gn_parts *gn_shard_own_parts(const struct gn_shard *s);
+int gn_shard_ward(const struct gn_shard *s);
+/* Elements of each rank's blocks. */
+size_t gn_shard_block_elements(const struct gn_shard *s);
 /* Of all ranks. Sums may first allocate memory of the communicator. */
 struct gn_update_group *gn_shard_group(struct gn_shard *s);
 /* Collective; blocks. flat [gn_model_param_elements]: what all ranks have, packed, at its place; zeros elsewhere are kept. */

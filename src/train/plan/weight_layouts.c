@@ -44,7 +44,7 @@ const struct gn_weight_layout *gn_weight_layouts_layouts(const struct gn_weight_
 	return a->layouts;
 }
 
-static enum gn_status take(struct gn_weight_layouts *a, const struct gn_weight_layout *chosen, struct gn_err *err)
+enum gn_status gn_weight_layouts_set(struct gn_weight_layouts *a, const struct gn_weight_layout *chosen, struct gn_err *err)
 {
 	size_t largest = 0;
 	float *room;
@@ -63,7 +63,7 @@ static enum gn_status take(struct gn_weight_layouts *a, const struct gn_weight_l
 
 enum gn_status gn_weight_layouts_take(struct gn_weight_layouts *a, const struct gn_plan *plan, struct gn_err *err)
 {
-	return take(a, gn_plan_weights(plan), err);
+	return gn_weight_layouts_set(a, gn_plan_weights(plan), err);
 }
 
 enum gn_status gn_weight_layouts_copy(const struct gn_weight_layouts *a, struct gn_weight_layouts **out, struct gn_err *err)
@@ -73,7 +73,7 @@ enum gn_status gn_weight_layouts_copy(const struct gn_weight_layouts *a, struct 
 
 	if (status)
 		return status;
-	status = take(copy, a->layouts, err);
+	status = gn_weight_layouts_set(copy, a->layouts, err);
 	if (status)
 		gn_weight_layouts_destroy(copy);
 	else

@@ -23,6 +23,8 @@ void gn_weight_layouts_destroy(struct gn_weight_layouts *a);
 const struct gn_weight_layout *gn_weight_layouts_layouts(const struct gn_weight_layouts *a);
 /* What the plan has chosen becomes the run's. */
 enum gn_status gn_weight_layouts_take(struct gn_weight_layouts *a, const struct gn_plan *plan, struct gn_err *err);
+/* The same of layouts that are known, one for each parameter: of an earlier object for these parameters. */
+enum gn_status gn_weight_layouts_set(struct gn_weight_layouts *a, const struct gn_weight_layout *layouts, struct gn_err *err);
 /* Torch's order for all. */
 void gn_weight_layouts_plain(struct gn_weight_layouts *a);
 /* SHA-256 of the layouts: equal where they are. */

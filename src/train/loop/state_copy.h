@@ -1,0 +1,35 @@
+/* A copy of what one rank has of a run's state: all of it, a part of a sharded optimizer with the parameters that it updates, or a stage of a
+ * pipeline. A rank whose state another one must be able to follow back keeps such a copy of the state before its last update: when a rank is
+ * lost in the middle of an update, some of the others have made it and some have not.
+ *
+ * Thread safety: one thread. Internal to src/train.
+ */
+#ifndef GN_TRAIN_LOOP_STATE_COPY_H
+#define GN_TRAIN_LOOP_STATE_COPY_H
+
+#include "src/train/checkpoint/checkpoint.h"
+
+struct gn_replica;
+
+/* Zeroed: there is none. */
+struct gn_state_copy {
+	int is_there;
+	struct gn_run_state state;
+	float *memory; /* of all that follow; owned */
+	size_t len_bytes;
+	size_t elements, buffer_count; /* of those of parameters, packed as the rank's parts are, and of buffers */
+	float *params, *slots[GN_OPTIM_SLOTS_MAX], *average; /* NULL: the run has none */
+	float *buffers, *average_buffers;
+};
+
+/* buffers: the replica's, or those that it has kept. Memory is allocated once. On failure there is none. */
+enum gn_status gn_state_copy_take(struct gn_state_copy *c, const struct gn_replica *r, const float *buffers, const struct gn_run_state *state,
+				  struct gn_err *err);
+/* Memory of one, before the first. */
+enum gn_status gn_state_copy_reserve(struct gn_state_copy *c, const struct gn_replica *r, struct gn_err *err);
+/* Array number k of those of parameters, or NULL; from 0 on: parameters, slots, average. */
+enum { GN_STATE_ARRAYS = GN_OPTIM_SLOTS_MAX + 2 };
+float *gn_state_copy_array(const struct gn_state_copy *c, int k);
+void gn_state_copy_release(struct gn_state_copy *c);
+
+#endif
