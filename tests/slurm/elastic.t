@@ -25,6 +25,19 @@ expect 0 'rank 0 on n1 is lost.*going on with 3 ranks from memory' "rank and hos
 expect 0 'taking over the checkpoint folder from process .* on n1' "the folder of another host is taken over at once" cat "$cluster/run.out"
 check "the last checkpoint is there" "$gannet" info "$cluster/run"
 
+# a sharded optimizer, whose parts are copied to the other node
+on 300 srun -N2 --ntasks-per-node=2 --mpi=pmix --no-kill --kill-on-bad-exit=0 --wait=0 env GANNET_LOG=info "$gannet" train \
+	--data "$cluster/train" --model lenet --steps 300 --batch 16 --lr 0.02 --threads 1 --loader-threads 1 --log-every 1 --elastic 2 \
+	--shard optimizer --redundancy 1 --log "$cluster/shard.jsonl" --checkpoint "$cluster/shard" >"$cluster/shard.out" 2>&1 &
+run=$!
+started() { until_within 60 reached "$cluster/shard.jsonl" 20; }
+check "four ranks with parts are in the middle" started
+kill -KILL "$(pid_of_rank 0)"
+wait "$run"
+expect 0 'rank 2, on another node, has a copy of rank 0.s part' "copies are on the other node" cat "$cluster/shard.out"
+expect 0 'going on with 3 ranks from memory.*; 1 part of the optimizer.s state from copies' "the others go on from them" cat "$cluster/shard.out"
+check "to the end" test "$(field "$cluster/shard.jsonl" end step)" = 300
+
 submit() {
 	GANNET=$gannet GANNET_DATA=$cluster/train GANNET_MODEL=lenet GANNET_CHECKPOINT=$cluster/batch GANNET_LOG_FILE=$cluster/batch.jsonl \
 		GANNET_ELASTIC=2 GANNET_ARGS="--steps 300 --batch 16 --lr 0.02 --threads 1 --loader-threads 1 --log-every 1" \
