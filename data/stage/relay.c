@@ -3,11 +3,14 @@
 #include "src/base/clock.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
-#define IDLE_NS 300000
+/* No other process has to be looked at. */
+#define ALONE_MS 100
 #define PHASE_MS 86400000
 
 /* --- messages --- */
@@ -18,6 +21,9 @@ static void take_listing(struct gn_relay *r, const void *data, size_t len_bytes)
 	void *block;
 	struct gn_err err;
 
+	/* the second one, of rank 0 when the node was lost that was to send it */
+	if (r->rank && r->tree.block)
+		return;
 	if (r->rank) {
 		block = malloc(len_bytes);
 		if (!block) {
@@ -30,6 +36,7 @@ static void take_listing(struct gn_relay *r, const void *data, size_t len_bytes)
 			return;
 		}
 	}
+	gn_relay_send_listing(r);
 	gn_relay_start(r, &open);
 }
 
@@ -132,19 +139,14 @@ static void receive(void *context, struct gn_message *m)
 
 /* --- the whole --- */
 
-/* Sleeps for a moment if there is nothing to do. */
 static void wait_for_work(struct gn_relay *r)
 {
-	struct timespec until;
+	struct pollfd wake = {.fd = r->wake, .events = POLLIN};
 
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_nsec += IDLE_NS;
-	until.tv_sec += until.tv_nsec / 1000000000;
-	until.tv_nsec %= 1000000000;
-	pthread_mutex_lock(&r->mutex);
-	if (!r->finished)
-		pthread_cond_timedwait(&r->wake, &r->mutex, &until);
-	pthread_mutex_unlock(&r->mutex);
+	if (r->messages)
+		gn_messages_rest(r->messages, r->wake);
+	else
+		poll(&wake, 1, ALONE_MS);
 }
 
 static enum gn_status run(struct gn_relay *r, struct gn_err *err)
@@ -217,8 +219,8 @@ enum gn_status gn_relay(const struct gn_relay_options *options, struct gn_comm *
 		r.node = gn_world_node_of(r.world, r.rank);
 	}
 	pthread_mutex_init(&r.mutex, NULL);
-	pthread_cond_init(&r.wake, NULL);
-	status = find_leaders(&r, err);
+	r.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	status = r.wake < 0 ? gn_err_errno(err, errno, "cannot create an eventfd") : find_leaders(&r, err);
 	if (!status)
 		status = gn_relay_source_create(options->from, options->http, &r.source, err);
 	if (!status && !r.rank)
@@ -244,7 +246,8 @@ enum gn_status gn_relay(const struct gn_relay_options *options, struct gn_comm *
 	gn_tree_release(&r.tree);
 	free(r.judged);
 	free(r.leaders);
-	pthread_cond_destroy(&r.wake);
+	if (r.wake >= 0)
+		close(r.wake);
 	pthread_mutex_destroy(&r.mutex);
 	return status;
 }

@@ -34,14 +34,16 @@ struct gn_relay_header {
 };
 
 struct gn_relay_lead;
+struct gn_relay_outgoing;
 
 /* Work of a thread; taken back by the rank's own one. */
 struct gn_relay_job {
 	struct gn_relay_job *next;
 	struct gn_relay *r;
-	enum { GN_RELAY_JOB_OPEN, GN_RELAY_JOB_READ, GN_RELAY_JOB_WRITE, GN_RELAY_JOB_FINISH } what;
+	enum { GN_RELAY_JOB_OPEN, GN_RELAY_JOB_READ, GN_RELAY_JOB_WRITE, GN_RELAY_JOB_SYNC, GN_RELAY_JOB_FINISH } what;
 	uint32_t chunk;
-	void *data;		    /* a chunk that was read */
+	void *data;		    /* a chunk that was read; of a write: belongs to outgoing */
+	struct gn_relay_outgoing *outgoing;
 	unsigned char *lacking;	    /* nodes that it is for */
 	struct gn_message *message; /* a chunk that was received */
 	char digest[GN_SHA256_HEX]; /* of what was read or received */
@@ -69,7 +71,7 @@ struct gn_relay {
 	struct gn_err failure; /* of this node, or of all */
 	int failed, over, told; /* told: by rank 0 that all is over */
 	pthread_mutex_t mutex;
-	pthread_cond_t wake;
+	int wake; /* an eventfd, readable while something is finished */
 	struct gn_relay_job *finished; /* under mutex */
 };
 
@@ -86,8 +88,13 @@ void gn_relay_start(struct gn_relay *r, const struct gn_relay_job *job);
 int gn_relay_take_finished(struct gn_relay *r);
 /* This node cannot go on. */
 void gn_relay_fail(struct gn_relay *r, const struct gn_err *err);
-/* Sends a chunk to the nodes that lack it, but for this one; takes the malloc'ed data. */
-void gn_relay_send_chunk(struct gn_relay *r, uint32_t chunk, void *data, const unsigned char *lacking);
+/* Sends a chunk to the nodes that lack it, but for this one; takes the malloc'ed data, which stay at least until gn_relay_sent_chunk(). NULL:
+ * no memory, and the data are freed. */
+struct gn_relay_outgoing *gn_relay_send_chunk(struct gn_relay *r, uint32_t chunk, void *data, const unsigned char *lacking);
+/* The caller does not need the data any more. */
+void gn_relay_sent_chunk(struct gn_relay_outgoing *o);
+/* Sends the listing on to those nodes that get it from this one: rank 0 sends it once. */
+void gn_relay_send_listing(struct gn_relay *r);
 /* This rank cannot go on. */
 void gn_relay_no_memory(struct gn_relay *r);
 /* Whether a message has the lengths that its kind says: nothing is read past its end, whatever another rank sends. */

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 static void read_chunk(struct gn_relay_job *job)
@@ -21,14 +22,16 @@ static void read_chunk(struct gn_relay_job *job)
 	job->unread = job->from_source && job->status;
 	if (!job->status)
 		job->status = gn_sha256_buffer(job->data, len, job->digest, &job->err);
-	if (!job->status && job->from_source)
-		job->status = gn_tree_target_write(r->target, job->chunk, job->data, &job->err);
 }
 
 static void write_chunk(struct gn_relay_job *job)
 {
 	const struct gn_message *m = job->message;
 
+	if (!m) {
+		job->status = gn_tree_target_write(job->r->target, job->chunk, job->data, &job->err);
+		return;
+	}
 	job->status = gn_sha256_buffer(m->data, m->data_bytes, job->digest, &job->err);
 	/* of another length it has another digest, which rank 0 finds */
 	if (!job->status && m->data_bytes == gn_tree_chunk_len(&job->r->tree, job->chunk))
@@ -58,12 +61,14 @@ static void run_job(void *argument)
 		read_chunk(job);
 	else if (job->what == GN_RELAY_JOB_WRITE)
 		write_chunk(job);
+	else if (job->what == GN_RELAY_JOB_SYNC)
+		job->status = gn_tree_target_sync(r->target, &job->err);
 	else
 		finish(job);
 	pthread_mutex_lock(&r->mutex);
 	job->next = r->finished;
 	r->finished = job;
-	pthread_cond_signal(&r->wake);
+	(void)eventfd_write(r->wake, 1);
 	pthread_mutex_unlock(&r->mutex);
 }
 
@@ -73,6 +78,8 @@ void gn_relay_start(struct gn_relay *r, const struct gn_relay_job *job)
 
 	if (!copy) {
 		free(job->lacking);
+		if (job->outgoing)
+			gn_relay_sent_chunk(job->outgoing);
 		gn_relay_no_memory(r);
 		return;
 	}
@@ -115,48 +122,82 @@ static void opened(struct gn_relay *r)
 	free(bits);
 }
 
-static void take_back(struct gn_relay *r, struct gn_relay_job *job)
+static void tell_got(struct gn_relay *r, const struct gn_relay_job *job)
 {
+	const struct gn_relay_job sync = {.what = GN_RELAY_JOB_SYNC};
 	struct gn_relay_header h = {.chunk = job->chunk, .sender = (uint32_t)r->node, .from_source = job->from_source};
 
-	if (job->what == GN_RELAY_JOB_READ && job->from_source && !job->unread)
+	memcpy(h.digest, job->digest, sizeof h.digest);
+	if (job->message)
+		h.sender = (uint32_t)gn_world_node_of(r->world, job->message->from);
+	gn_relay_post(r, 0, GN_RELAY_GOT, &h, NULL, 0, 0);
+	/* the disk works while chunks are under way; not where it keeps the only thread from them */
+	if (job->what == GN_RELAY_JOB_WRITE && r->options->threads > 1 && gn_tree_target_wants_sync(r->target))
+		gn_relay_start(r, &sync);
+}
+
+/* Others get a chunk before it is written here. */
+static void take_read_chunk(struct gn_relay *r, struct gn_relay_job *job)
+{
+	struct gn_relay_job write = {.what = GN_RELAY_JOB_WRITE, .chunk = job->chunk, .data = job->data, .from_source = 1};
+
+	write.outgoing = gn_relay_send_chunk(r, job->chunk, job->data, job->lacking);
+	job->data = NULL;
+	if (!write.outgoing)
+		return;
+	memcpy(write.digest, job->digest, sizeof write.digest);
+	if (job->from_source) {
 		r->source_bytes += gn_tree_chunk_len(&r->tree, job->chunk);
+		gn_relay_start(r, &write);
+	} else {
+		tell_got(r, job);
+		gn_relay_sent_chunk(write.outgoing);
+	}
+}
+
+static void release(struct gn_relay_job *job)
+{
+	if (job->message)
+		gn_message_done(job->message);
+	if (job->outgoing)
+		gn_relay_sent_chunk(job->outgoing);
+	else
+		free(job->data);
+	free(job->lacking);
+	free(job);
+}
+
+static void take_back(struct gn_relay *r, struct gn_relay_job *job)
+{
+	struct gn_relay_header h = {.chunk = job->chunk, .status = job->status, .source_bytes = r->source_bytes, .kept_bytes = r->kept_bytes};
+
 	if (job->status && job->unread) {
 		r->judged[job->chunk] = 0;
-		h.status = job->status;
 		gn_relay_post(r, 0, GN_RELAY_UNREAD, &h, job->err.text, strlen(job->err.text) + 1, 0);
 	} else if (job->status) {
 		gn_relay_fail(r, &job->err);
 	} else if (job->what == GN_RELAY_JOB_OPEN) {
 		opened(r);
 	} else if (job->what == GN_RELAY_JOB_FINISH) {
-		h.source_bytes = r->source_bytes;
-		h.kept_bytes = r->kept_bytes;
 		gn_relay_post(r, 0, GN_RELAY_DONE, &h, "", 1, 0);
-	} else {
-		memcpy(h.digest, job->digest, sizeof h.digest);
-		if (job->message)
-			h.sender = (uint32_t)gn_world_node_of(r->world, job->message->from);
-		gn_relay_post(r, 0, GN_RELAY_GOT, &h, NULL, 0, 0);
-		if (job->what == GN_RELAY_JOB_READ) {
-			gn_relay_send_chunk(r, job->chunk, job->data, job->lacking);
-			job->data = NULL;
-		}
+	} else if (job->what == GN_RELAY_JOB_READ) {
+		take_read_chunk(r, job);
+	} else if (job->what == GN_RELAY_JOB_WRITE) {
+		tell_got(r, job);
 	}
-	if (job->message)
-		gn_message_done(job->message);
-	free(job->data);
-	free(job->lacking);
-	free(job);
+	release(job);
 }
 
 int gn_relay_take_finished(struct gn_relay *r)
 {
 	struct gn_relay_job *job, *next;
+	eventfd_t ignored;
 
 	pthread_mutex_lock(&r->mutex);
 	job = r->finished;
 	r->finished = NULL;
+	if (job)
+		(void)eventfd_read(r->wake, &ignored);
 	pthread_mutex_unlock(&r->mutex);
 	if (!job)
 		return 0;

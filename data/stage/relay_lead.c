@@ -83,8 +83,7 @@ void gn_relay_lead_begin(struct gn_relay *r)
 		r->lead->nodes[n].cannot_read = 1;
 	gn_err_set(&r->lead->unread, GN_ERR_IO, "no node that can read the source is left");
 	r->lead->begun = 1;
-	for (int n = r->nodes - 1; n >= 0; n--)
-		gn_relay_post(r, r->leaders[n], GN_RELAY_LISTING, &h, r->tree.block, r->tree.block_bytes, 1);
+	gn_relay_post(r, 0, GN_RELAY_LISTING, &h, r->tree.block, r->tree.block_bytes, 1);
 }
 
 static void take_state(struct gn_relay *r, struct gn_relay_node *n, const struct gn_relay_header *h, const void *bits, size_t len_bytes)

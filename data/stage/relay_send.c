@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* A chunk on its way to several leaders, or another message to one. */
-struct outgoing {
+struct gn_relay_outgoing {
 	struct gn_relay *r;
 	struct gn_relay_header header;
 	void *data; /* owned */
@@ -12,7 +12,7 @@ struct outgoing {
 	struct gn_message_send sends[];
 };
 
-static void drop(struct outgoing *o)
+static void drop(struct gn_relay_outgoing *o)
 {
 	if (--o->left)
 		return;
@@ -22,14 +22,14 @@ static void drop(struct outgoing *o)
 
 static void sent(struct gn_message_send *s)
 {
-	struct outgoing *o = s->context;
+	struct gn_relay_outgoing *o = s->context;
 
 	o->r->sending--;
 	drop(o);
 }
 
 /* What cannot be sent was for a rank that is lost, which rank 0 learns. */
-static void send_one(struct outgoing *o, struct gn_message_send *s, int to, int kind, const void *data, size_t len_bytes)
+static void send_one(struct gn_relay_outgoing *o, struct gn_message_send *s, int to, int kind, const void *data, size_t len_bytes)
 {
 	*s = (struct gn_message_send){.to = to, .kind = kind, .header = &o->header, .header_bytes = sizeof o->header, .data = data,
 				      .data_bytes = len_bytes, .complete = sent, .context = o};
@@ -46,7 +46,7 @@ void gn_relay_no_memory(struct gn_relay *r)
 
 void gn_relay_post(struct gn_relay *r, int to, int kind, const struct gn_relay_header *h, const void *data, size_t len_bytes, int kept)
 {
-	struct outgoing *o;
+	struct gn_relay_outgoing *o;
 
 	if (to == r->rank) {
 		gn_relay_handle(r, r->rank, kind, h, data, len_bytes, NULL);
@@ -66,14 +66,14 @@ void gn_relay_post(struct gn_relay *r, int to, int kind, const struct gn_relay_h
 	send_one(o, &o->sends[0], to, kind, kept ? data : o->data, len_bytes);
 }
 
-void gn_relay_send_chunk(struct gn_relay *r, uint32_t chunk, void *data, const unsigned char *lacking)
+struct gn_relay_outgoing *gn_relay_send_chunk(struct gn_relay *r, uint32_t chunk, void *data, const unsigned char *lacking)
 {
-	struct outgoing *o = calloc(1, sizeof *o + (size_t)r->nodes * sizeof o->sends[0]);
+	struct gn_relay_outgoing *o = calloc(1, sizeof *o + (size_t)r->nodes * sizeof o->sends[0]);
 
 	if (!o) {
 		free(data);
 		gn_relay_no_memory(r);
-		return;
+		return NULL;
 	}
 	o->r = r;
 	o->header.chunk = chunk;
@@ -85,7 +85,21 @@ void gn_relay_send_chunk(struct gn_relay *r, uint32_t chunk, void *data, const u
 		o->left++;
 		send_one(o, &o->sends[n], r->leaders[n], GN_RELAY_CHUNK, o->data, gn_tree_chunk_len(&r->tree, chunk));
 	}
+	return o;
+}
+
+void gn_relay_sent_chunk(struct gn_relay_outgoing *o)
+{
 	drop(o);
+}
+
+void gn_relay_send_listing(struct gn_relay *r)
+{
+	const struct gn_relay_header h = {0};
+	int first = r->node ? 2 * r->node : 1, last = 2 * r->node + 1;
+
+	for (int n = first; n <= last && n < r->nodes; n++)
+		gn_relay_post(r, r->leaders[n], GN_RELAY_LISTING, &h, r->tree.block, r->tree.block_bytes, 1);
 }
 
 int gn_relay_is_well_formed(const struct gn_relay *r, const struct gn_relay_header *h, const struct gn_message *m)

@@ -227,7 +227,7 @@ static enum gn_status check_version(const struct gn_relay_source *s, const struc
 enum gn_status gn_relay_source_read(struct gn_relay_source *s, const struct gn_tree *tree, struct gn_tree_target *target, uint32_t chunk,
 				    void *data, struct gn_err *err)
 {
-	uint64_t begin = (uint64_t)chunk * GN_TREE_CHUNK_BYTES, end = begin + gn_tree_chunk_len(tree, chunk);
+	uint64_t begin = (uint64_t)chunk * tree->chunk_bytes, end = begin + gn_tree_chunk_len(tree, chunk);
 	struct range to = {data, begin};
 	enum gn_status status;
 

@@ -73,6 +73,16 @@ void gn_relay_lead_offer(struct gn_relay *r, uint32_t chunk)
 			r->lead->nodes[n].cursor = chunk;
 }
 
+/* A node that was to send the listing on may not have: who waits for it gets it from here. */
+static void send_listing_again(struct gn_relay *r)
+{
+	const struct gn_relay_header h = {0};
+
+	for (int n = 1; n < r->nodes; n++)
+		if (r->lead->nodes[n].state == GN_RELAY_NODE_WAITING)
+			gn_relay_post(r, r->leaders[n], GN_RELAY_LISTING, &h, r->tree.block, r->tree.block_bytes, 1);
+}
+
 void gn_relay_lead_leave(struct gn_relay *r, int node, const char *why)
 {
 	struct gn_relay_lead *l = r->lead;
@@ -85,7 +95,10 @@ void gn_relay_lead_leave(struct gn_relay *r, int node, const char *why)
 	for (uint32_t c = 0; l->begun && c < r->tree.chunks; c++)
 		if (l->reader[c] == node || (l->reader[c] >= 0 && !gn_relay_is_awaited(r, c)))
 			gn_relay_lead_release(r, c);
-	gn_relay_lead_offer(r, 0);
+	if (l->begun) {
+		send_listing_again(r);
+		gn_relay_lead_offer(r, 0);
+	}
 }
 
 static void accept(struct gn_relay *r, int node, uint32_t chunk)

@@ -7,7 +7,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <string.h>
 #include <unistd.h>
@@ -58,36 +57,21 @@ static enum gn_status refuse_dataset(const char *folder, struct gn_err *err)
 	return status ? status : gn_stage_refuse(path, err);
 }
 
-/* Keeps readers away, by *out, unless one is there. */
-static enum gn_status claim(const char *folder, int *out, struct gn_err *err)
-{
-	int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-	if (fd < 0)
-		return gn_err_errno(err, errno, "cannot open %s to see whether it is in use", folder);
-	/* any other failure: the file system has no such locks, so nobody can hold the folder */
-	if (gn_stage_try_lock(fd) != EWOULDBLOCK) {
-		*out = fd;
-		return GN_OK;
-	}
-	close(fd);
-	return gn_err_set(err, GN_ERR_EXISTS, "%s holds another dataset that a program reads: it is not replaced; give another folder, or wait "
-			  "until gannet stage --list does not say \"in use\"", folder);
-}
-
 /* A reader that comes after the claim finds no manifest, and one that came before prevents it. */
 static enum gn_status replace(const char *from, const char *to, const struct gn_manifest *old, const struct gn_manifest *m, struct gn_log *log,
 			      struct gn_err *err)
 {
 	int held = -1;
-	enum gn_status status = claim(to, &held, err);
+	enum gn_status status = gn_stage_claim(to, "holds another dataset that a program reads: it is not replaced; give another folder, or wait until "
+					       "gannet stage --list does not say \"in use\"", &held, err);
 
 	if (status)
 		return status;
 	gn_log_warn(log, "%s held another dataset (%u shards, digest %.12s), which is replaced by that of %s (%u shards, digest %.12s)", to,
 		    old->shard_count, old->digest, from, m->shard_count, m->digest);
 	status = remove_file(to, GN_MANIFEST_NAME, err);
-	close(held);
+	if (held >= 0)
+		close(held);
 	for (uint32_t i = 0; !status && i < old->shard_count; i++)
 		if (!names_shard(m, old->shards[i].file))
 			status = remove_file(to, old->shards[i].file, err);

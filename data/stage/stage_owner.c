@@ -94,6 +94,26 @@ int gn_stage_try_lock(int fd)
 	return failed;
 }
 
+enum gn_status gn_stage_claim(const char *root, const char *why, int *out, struct gn_err *err)
+{
+	struct stat info;
+	int fd;
+
+	*out = -1;
+	/* opening a device is not looking at it */
+	if (stat(root, &info) || (!S_ISDIR(info.st_mode) && !S_ISREG(info.st_mode)))
+		return GN_OK;
+	fd = open(root, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0)
+		return gn_err_errno(err, errno, "cannot open %s to see whether it is in use", root);
+	if (gn_stage_try_lock(fd) != EWOULDBLOCK) {
+		*out = fd;
+		return GN_OK;
+	}
+	close(fd);
+	return gn_err_set(err, GN_ERR_EXISTS, "%s %s", root, why);
+}
+
 static enum gn_status take_lock(int fd, const char *path, const char *to, int wait, struct gn_log *log, struct gn_err *err)
 {
 	int failed = wait ? (flock(fd, LOCK_EX | LOCK_NB) ? errno : 0) : gn_stage_try_lock(fd);

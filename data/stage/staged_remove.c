@@ -7,11 +7,9 @@
 #include "src/base/trust.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 /* What keeps others away during a removal. -1: not needed. */
@@ -26,28 +24,6 @@ static void give_back(const struct claim *c)
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
 		if (all[i] >= 0)
 			close(all[i]);
-}
-
-static enum gn_status lock_root(const char *root, int *out, struct gn_err *err)
-{
-	struct stat info;
-	int fd, failed;
-
-	/* opening a symbolic link or a device is not looking at it, and no program can hold one */
-	if (lstat(root, &info) || (!S_ISDIR(info.st_mode) && !S_ISREG(info.st_mode)))
-		return GN_OK;
-	fd = open(root, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-	if (fd < 0)
-		return gn_err_errno(err, errno, "cannot open %s to see whether it is in use", root);
-	failed = flock(fd, LOCK_EX | LOCK_NB) ? errno : 0;
-	if (!failed) {
-		*out = fd;
-		return GN_OK;
-	}
-	close(fd);
-	if (failed == EWOULDBLOCK)
-		return gn_err_set(err, GN_ERR_EXISTS, "%s is in use: it is removed only when no process holds it", root);
-	return gn_err_errno(err, failed, "cannot lock %s to see whether it is in use", root);
 }
 
 /* A lock that does not exist is not made in a folder that may be no copy. */
@@ -119,7 +95,8 @@ static enum gn_status remove_claimed(const struct gn_staged_paths *p, struct cla
 		return gn_err_set(err, GN_ERR_EXISTS, "%s has files that gannet stage did not make, or that were changed since: remove it yourself", p->root);
 	if (root == GN_STAGED_ROOT_UNFINISHED && !has_part)
 		return gn_err_set(err, GN_ERR_EXISTS, "%s is a dataset that was not staged to its end: stage it again, or remove it yourself", p->root);
-	status = root == GN_STAGED_ROOT_OURS ? lock_root(p->root, &c->root, err) : GN_OK;
+	status = root != GN_STAGED_ROOT_OURS ? GN_OK :
+		 gn_stage_claim(p->root, "is in use: it is removed only when no process holds it", &c->root, err);
 	if (!status)
 		status = delete_all(p, root, has_part, err);
 	return status;

@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define SMALL_FILE_BYTES ((uint64_t)64 << 10)
+
 /* Whether a path stays below the root: "", or "/name/name". */
 static int is_below(const char *path)
 {
@@ -88,7 +90,8 @@ enum gn_status gn_tree_take(void *block, size_t block_bytes, struct gn_tree *out
 	if (!status) {
 		t.count = (size_t)count;
 		gn_sha256_finish(sha, t.identity);
-		t.chunks = (uint32_t)((t.data_bytes + GN_TREE_CHUNK_BYTES - 1) / GN_TREE_CHUNK_BYTES);
+		t.chunk_bytes = t.data_bytes / t.count < SMALL_FILE_BYTES ? GN_TREE_SMALL_CHUNK_BYTES : GN_TREE_CHUNK_BYTES;
+		t.chunks = (uint32_t)((t.data_bytes + t.chunk_bytes - 1) / t.chunk_bytes);
 		status = gn_sha256_buffer(block, block_bytes, t.layout, err);
 	}
 	gn_sha256_destroy(sha);
@@ -108,9 +111,9 @@ void gn_tree_release(struct gn_tree *t)
 
 size_t gn_tree_chunk_len(const struct gn_tree *t, uint32_t chunk)
 {
-	uint64_t left = t->data_bytes - (uint64_t)chunk * GN_TREE_CHUNK_BYTES;
+	uint64_t left = t->data_bytes - (uint64_t)chunk * t->chunk_bytes;
 
-	return left < GN_TREE_CHUNK_BYTES ? (size_t)left : GN_TREE_CHUNK_BYTES;
+	return left < t->chunk_bytes ? (size_t)left : t->chunk_bytes;
 }
 
 /* The last entry that begins at or before a place in the stream; those before it that begin there have no data. */
@@ -128,7 +131,7 @@ static size_t entry_at(const struct gn_tree *t, uint64_t place)
 
 enum gn_status gn_tree_chunk_pieces(const struct gn_tree *t, uint32_t chunk, gn_tree_piece_fn piece, void *context, struct gn_err *err)
 {
-	uint64_t begin = (uint64_t)chunk * GN_TREE_CHUNK_BYTES, end = begin + gn_tree_chunk_len(t, chunk);
+	uint64_t begin = (uint64_t)chunk * t->chunk_bytes, end = begin + gn_tree_chunk_len(t, chunk);
 	enum gn_status status = GN_OK;
 
 	for (size_t i = entry_at(t, begin); !status && i < t->count && t->entries[i].stream_at < end; i++) {

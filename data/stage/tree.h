@@ -2,7 +2,7 @@
  *
  * An entry is a folder, a regular file, a symbolic link or a FIFO, with permissions, modification time and hard links; sockets and
  * devices are left out with a warning. The data of all files, without holes, one after the other in the order of the listing, are the
- * stream; chunk k is its bytes from k * GN_TREE_CHUNK_BYTES on, so that small files share a chunk. Every node derives the same chunks
+ * stream; chunk k is its bytes from k * chunk_bytes on, so that small files share a chunk. Every node derives the same chunks
  * from the same listing, which travels as one block of memory in the byte order of the host.
  *
  * Thread safety: a listing is constant once made; chunks may be read from several threads. Everything blocks on the file system.
@@ -19,7 +19,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+/* Of most trees; and of those whose files have less than 64 KiB on average, as a chunk takes as long as its files are many. */
 #define GN_TREE_CHUNK_BYTES ((size_t)4 << 20)
+#define GN_TREE_SMALL_CHUNK_BYTES ((size_t)1 << 20)
 #define GN_TREE_NO_LINK UINT32_MAX
 
 /* Part of a file that is no hole, in bytes. */
@@ -50,6 +52,7 @@ struct gn_tree {
 	struct gn_tree_entry *entries; /* parents before their children; the root first */
 	size_t count;
 	uint64_t data_bytes;
+	size_t chunk_bytes;
 	uint32_t chunks;
 	void *block; /* what travels; entries point into it */
 	size_t block_bytes;

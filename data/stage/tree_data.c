@@ -15,14 +15,43 @@
 /* What is worth a write of its own. */
 #define EARLY_BYTES ((size_t)256 << 10)
 
+/* In small files, after which the disk is to begin. */
+#define SYNC_BYTES ((size_t)16 << 20)
+
 struct writer {
 	const struct gn_tree_target *t;
 	const unsigned char *data;
+	size_t small_bytes;
 };
+
+static int open_to_write(const struct gn_tree_target *t, const struct gn_tree_entry *e, const char *path)
+{
+	int flags = O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | (gn_tree_is_one_piece(t->tree, e) ? O_CREAT : 0);
+	mode_t mode = gn_tree_is_final(t, e) ? e->mode & 0777 : 0600;
+	int fd = open(path, flags, mode);
+
+	/* a chunk that was wrong is written again */
+	if (fd < 0 && errno == EACCES && !chmod(path, 0600))
+		fd = open(path, flags, mode);
+	return fd;
+}
+
+/* After the write, which changes both. Most files have the right permissions since they were created. */
+static enum gn_status set_metadata(int fd, const struct gn_tree_entry *e, const char *path, struct gn_err *err)
+{
+	const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = e->mtime_s, .tv_nsec = e->mtime_ns}};
+	struct stat info;
+
+	if (fstat(fd, &info) || ((info.st_mode ^ e->mode) & 07777 && fchmod(fd, e->mode & 07777)))
+		return gn_err_errno(err, errno, "cannot set the permissions of %s", path);
+	if (futimens(fd, times))
+		return gn_err_errno(err, errno, "cannot set the time of %s", path);
+	return GN_OK;
+}
 
 static enum gn_status write_piece(void *context, const struct gn_tree_entry *e, uint64_t offset, size_t at, size_t len, struct gn_err *err)
 {
-	const struct writer *w = context;
+	struct writer *w = context;
 	char path[PATH_MAX];
 	enum gn_status status;
 	int fd;
@@ -30,13 +59,17 @@ static enum gn_status write_piece(void *context, const struct gn_tree_entry *e, 
 	status = gn_tree_path(w->t->root, e, path, err);
 	if (status)
 		return status;
-	fd = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | (gn_tree_is_one_piece(e) ? O_CREAT : 0), 0600);
+	fd = open_to_write(w->t, e, path);
 	if (fd < 0)
 		return gn_err_errno(err, errno, "cannot open %s", path);
 	status = gn_pwrite_full(fd, w->data + at, len, offset, path, err);
+	if (!status && gn_tree_is_final(w->t, e))
+		status = set_metadata(fd, e, path, err);
 	/* beside the copy, so that little is left for the sync at the end; a file system that cannot does all then */
 	if (!status && len >= EARLY_BYTES)
 		(void)sync_file_range(fd, (off_t)offset, (off_t)len, SYNC_FILE_RANGE_WRITE);
+	else
+		w->small_bytes += len;
 	if (close(fd) && !status)
 		status = gn_err_errno(err, errno, "cannot close %s", path);
 	return status;
@@ -44,9 +77,37 @@ static enum gn_status write_piece(void *context, const struct gn_tree_entry *e, 
 
 enum gn_status gn_tree_target_write(struct gn_tree_target *t, uint32_t chunk, const void *data, struct gn_err *err)
 {
-	struct writer w = {t, data};
+	struct writer w = {t, data, 0};
+	enum gn_status status = gn_tree_chunk_pieces(t->tree, chunk, write_piece, &w, err);
 
-	return gn_tree_chunk_pieces(t->tree, chunk, write_piece, &w, err);
+	pthread_mutex_lock(&t->mutex);
+	t->unsynced_bytes += w.small_bytes;
+	pthread_mutex_unlock(&t->mutex);
+	return status;
+}
+
+int gn_tree_target_wants_sync(struct gn_tree_target *t)
+{
+	int wants;
+
+	pthread_mutex_lock(&t->mutex);
+	wants = t->unsynced_bytes >= SYNC_BYTES && !t->is_syncing;
+	if (wants) {
+		t->unsynced_bytes = 0;
+		t->is_syncing = 1;
+	}
+	pthread_mutex_unlock(&t->mutex);
+	return wants;
+}
+
+enum gn_status gn_tree_target_sync(struct gn_tree_target *t, struct gn_err *err)
+{
+	enum gn_status status = syncfs(t->journal) ? gn_err_errno(err, errno, "cannot sync %s", t->part) : GN_OK;
+
+	pthread_mutex_lock(&t->mutex);
+	t->is_syncing = 0;
+	pthread_mutex_unlock(&t->mutex);
+	return status;
 }
 
 enum gn_status gn_tree_target_mark(struct gn_tree_target *t, uint32_t chunk, const char *digest, struct gn_err *err)
@@ -103,7 +164,7 @@ static enum gn_status read_piece(void *context, const struct gn_tree_entry *e, u
 
 enum gn_status gn_tree_target_get(struct gn_tree_target *t, uint32_t chunk, void *data, struct gn_err *err)
 {
-	struct writer w = {t, data};
+	struct writer w = {t, data, 0};
 	char digest[GN_SHA256_HEX];
 	enum gn_status status = gn_tree_chunk_pieces(t->tree, chunk, read_piece, &w, err);
 
@@ -116,14 +177,14 @@ enum gn_status gn_tree_target_get(struct gn_tree_target *t, uint32_t chunk, void
 
 enum gn_status gn_tree_target_write_at(struct gn_tree_target *t, uint64_t offset, const void *data, size_t len_bytes, struct gn_err *err)
 {
-	struct writer w = {t, data};
+	struct writer w = {t, data, 0};
 
 	return write_piece(&w, &t->tree->entries[0], offset, 0, len_bytes, err);
 }
 
 enum gn_status gn_tree_target_read_at(struct gn_tree_target *t, uint64_t offset, void *data, size_t len_bytes, struct gn_err *err)
 {
-	struct writer w = {t, data};
+	struct writer w = {t, data, 0};
 
 	return read_piece(&w, &t->tree->entries[0], offset, 0, len_bytes, err);
 }
@@ -142,7 +203,7 @@ enum gn_status gn_tree_target_check_file(struct gn_tree_target *t, const char *s
 			  "nothing is kept", t->to);
 }
 
-enum gn_status gn_tree_save_marker(const struct gn_tree_target *t, struct gn_err *err)
+enum gn_status gn_tree_save_marker(const struct gn_tree_target *t, int synced, struct gn_err *err)
 {
 	struct gn_strbuf text;
 	enum gn_status status;
@@ -151,53 +212,72 @@ enum gn_status gn_tree_save_marker(const struct gn_tree_target *t, struct gn_err
 	gn_strbuf_printf(&text, GN_TREE_HEAD, t->tree->layout);
 	for (uint32_t c = 0; c < t->tree->chunks; c++)
 		gn_strbuf_printf(&text, GN_TREE_LINE, c, t->digests[c]);
-	gn_stage_marker_root(t->to, &text);
+	gn_stage_marker_root(t->root, &text);
 	if (gn_strbuf_failed(&text))
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to write %s", t->marker);
 	else
-		status = gn_file_replace(t->marker, text.text, text.len, err);
+		status = (synced ? gn_file_replace : gn_file_replace_unsynced)(t->marker, text.text, text.len, err);
 	gn_strbuf_release(&text);
 	return status;
 }
 
-/* The marker names no listing until the new tree is in place: whatever is at TO then is an earlier copy or a whole new one. */
-static enum gn_status replace(struct gn_tree_target *t, struct gn_err *err)
+/* Before the tree gets its name. Where an earlier copy is, the marker names no listing until the new one is in place, so that whatever is there
+ * is an earlier copy or a whole new one; else it can be written at once, as it says nothing without a tree. */
+static enum gn_status prepare_marker(const struct gn_tree_target *t, struct gn_err *err)
 {
 	static const char none[] = "gannet-stage-tree 1 incomplete\n";
-	enum gn_status status = gn_file_replace(t->marker, none, sizeof none - 1, err);
+
+	return t->replaces ? gn_file_replace_unsynced(t->marker, none, sizeof none - 1, err) : gn_tree_save_marker(t, 0, err);
+}
+
+static enum gn_status move_old(const struct gn_tree_target *t, struct gn_err *err)
+{
 	struct stat info;
 
 	/* a folder that its owner cannot write cannot be moved to another one */
-	if (!status && t->replaces && !lstat(t->to, &info) && S_ISDIR(info.st_mode) && chmod(t->to, 0700))
-		status = gn_err_errno(err, errno, "cannot change the permissions of %s", t->to);
-	if (!status && t->replaces && rename(t->to, t->old))
-		status = gn_err_errno(err, errno, "cannot move %s out of the way", t->to);
+	if (!lstat(t->to, &info) && S_ISDIR(info.st_mode) && chmod(t->to, 0700))
+		return gn_err_errno(err, errno, "cannot change the permissions of %s", t->to);
+	return rename(t->to, t->old) ? gn_err_errno(err, errno, "cannot move %s out of the way", t->to) : GN_OK;
+}
+
+/* Everything is written, and an earlier copy claimed. */
+static enum gn_status put_in_place(struct gn_tree_target *t, struct gn_err *err)
+{
+	enum gn_status status = prepare_marker(t, err);
+
+	/* one for all files and the marker; the journal is on the same file system */
+	if (!status && syncfs(t->journal))
+		status = gn_err_errno(err, errno, "cannot sync %s", t->part);
+	if (!status && t->replaces)
+		status = move_old(t, err);
 	if (!status && rename(t->root, t->to))
 		status = gn_err_errno(err, errno, "cannot rename %s to %s", t->root, t->to);
-	/* after the rename, for the same reason */
-	if (!status)
-		status = gn_tree_make_metadata(&t->tree->entries[0], t->to, err);
-	if (!status)
-		status = gn_sync_parent(t->to, err);
-	return status ? status : gn_tree_save_marker(t, err);
+	if (status)
+		return status;
+	memcpy(t->root, t->to, sizeof t->root);
+	/* after the rename: a folder that its owner cannot write cannot be moved */
+	status = gn_tree_make_metadata(&t->tree->entries[0], t->to, err);
+	if (!status && (status = gn_sync_parent(t->to, err)))
+		gn_err_prefix(err, "%s", t->to);
+	return status || !t->replaces ? status : gn_tree_save_marker(t, 1, err);
 }
 
 enum gn_status gn_tree_target_finish(struct gn_tree_target *t, struct gn_err *err)
 {
 	enum gn_status status = GN_OK;
+	int held = -1;
 
 	if (t->was_complete)
 		return GN_OK;
 	status = gn_tree_make_rest(t, err);
-	/* one for all files; the journal is on the same file system */
-	if (!status && syncfs(t->journal))
-		status = gn_err_errno(err, errno, "cannot sync %s", t->part);
+	/* who opened it while this one was made keeps it, and who comes now waits for the new one */
+	if (!status && t->replaces)
+		status = gn_tree_claim_old(t, &held, err);
 	if (!status)
-		status = replace(t, err);
-	if (status)
-		return status;
-	memcpy(t->root, t->to, sizeof t->root);
-	if (gn_tree_remove(t->part, NULL))
+		status = put_in_place(t, err);
+	if (held >= 0)
+		close(held);
+	if (!status && gn_tree_remove(t->part, NULL))
 		gn_log_warn(t->log, "%s cannot be removed completely", t->part);
-	return GN_OK;
+	return status;
 }

@@ -26,14 +26,19 @@ static enum gn_status make_file(const struct gn_tree_entry *e, const char *path,
 	return status;
 }
 
-int gn_tree_is_one_piece(const struct gn_tree_entry *e)
+int gn_tree_is_one_piece(const struct gn_tree *t, const struct gn_tree_entry *e)
 {
 	struct gn_tree_extent x;
 
 	if (e->extent_count != 1)
 		return 0;
 	memcpy(&x, e->extents, sizeof x);
-	return !x.offset && x.len == e->size_bytes && e->stream_at / GN_TREE_CHUNK_BYTES == (e->stream_at + x.len - 1) / GN_TREE_CHUNK_BYTES;
+	return !x.offset && x.len == e->size_bytes && e->stream_at / t->chunk_bytes == (e->stream_at + x.len - 1) / t->chunk_bytes;
+}
+
+int gn_tree_is_final(const struct gn_tree_target *t, const struct gn_tree_entry *e)
+{
+	return t->is_new && gn_tree_is_one_piece(t->tree, e) && (e->mode & 0400);
 }
 
 enum gn_status gn_tree_make(const struct gn_tree_target *t, struct gn_err *err)
@@ -47,7 +52,7 @@ enum gn_status gn_tree_make(const struct gn_tree_target *t, struct gn_err *err)
 		status = gn_tree_path(t->root, e, path, err);
 		if (!status && S_ISDIR(e->mode) && mkdir(path, 0700) && (errno != EEXIST || chmod(path, 0700)))
 			status = gn_err_errno(err, errno, "cannot create the folder %s", path);
-		if (!status && S_ISREG(e->mode) && e->links_to == GN_TREE_NO_LINK && !(t->is_new && gn_tree_is_one_piece(e)))
+		if (!status && S_ISREG(e->mode) && e->links_to == GN_TREE_NO_LINK && !(t->is_new && gn_tree_is_one_piece(t->tree, e)))
 			status = make_file(e, path, err);
 	}
 	return status;
@@ -104,7 +109,7 @@ enum gn_status gn_tree_make_rest(const struct gn_tree_target *t, struct gn_err *
 	for (size_t i = t->tree->count; i-- > 1 && !status;) {
 		const struct gn_tree_entry *e = &t->tree->entries[i];
 
-		if (e->links_to != GN_TREE_NO_LINK)
+		if (e->links_to != GN_TREE_NO_LINK || gn_tree_is_final(t, e))
 			continue;
 		status = gn_tree_path(t->root, e, path, err);
 		if (!status)

@@ -85,7 +85,7 @@ static int load_digests(struct gn_tree_target *t, const char *path)
 static uint32_t verify(struct gn_tree_target *t)
 {
 	uint32_t wrong = 0;
-	void *data = malloc(GN_TREE_CHUNK_BYTES);
+	void *data = malloc(t->tree->chunk_bytes);
 
 	for (uint32_t c = 0; c < t->tree->chunks; c++) {
 		if (data && t->digests[c][0] && !gn_tree_target_get(t, c, data, NULL))
@@ -136,6 +136,23 @@ static enum gn_status check_replaceable(struct gn_tree_target *t, struct gn_err 
 		return GN_OK;
 	}
 	return gn_err_set(err, GN_ERR_EXISTS, "%s exists, and was not staged from --from: remove it, or choose another place", t->to);
+}
+
+enum gn_status gn_tree_claim_old(const struct gn_tree_target *t, int *out, struct gn_err *err)
+{
+	return gn_stage_claim(t->to, "is a copy that a program reads: it is not replaced; give another place, or wait until gannet stage --list does "
+			      "not say \"in use\"", out, err);
+}
+
+/* Before anything is copied; it is claimed for good once the new copy is whole. */
+static enum gn_status check_use(const struct gn_tree_target *t, struct gn_err *err)
+{
+	int held = -1;
+	enum gn_status status = t->replaces ? gn_tree_claim_old(t, &held, err) : GN_OK;
+
+	if (held >= 0)
+		close(held);
+	return status;
 }
 
 static enum gn_status check_space(struct gn_tree_target *t, struct gn_err *err)
@@ -225,9 +242,11 @@ enum gn_status gn_tree_target_create(const struct gn_tree_target_options *option
 		/* what a run left that was killed after the rename */
 		if (gn_stage_is_private(t->part) && gn_tree_remove(t->part, NULL))
 			gn_log_warn(t->log, "%s cannot be removed completely", t->part);
-		status = gn_tree_save_marker(t, err); /* its time says when the copy was last used */
+		status = gn_tree_save_marker(t, 1, err); /* its time says when the copy was last used */
 	} else if (!status) {
-		status = open_part(t, err);
+		status = check_use(t, err);
+		if (!status)
+			status = open_part(t, err);
 	}
 	if (status)
 		gn_tree_target_destroy(t);

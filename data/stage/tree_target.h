@@ -6,7 +6,7 @@
  * node's own disk, and kept.
  *
  * Nothing is written through a symbolic link, and nothing of another user is written to or replaced. Thread safety:
- * gn_tree_target_write(), _mark() and _get() of different chunks may run concurrently. Everything blocks on the file system.
+ * gn_tree_target_write(), _mark() and _get() of different chunks, and _sync(), may run concurrently. Everything blocks on the file system.
  */
 #ifndef GN_DATA_STAGE_TREE_TARGET_H
 #define GN_DATA_STAGE_TREE_TARGET_H
@@ -46,6 +46,9 @@ enum gn_status gn_tree_target_write_at(struct gn_tree_target *t, uint64_t offset
 enum gn_status gn_tree_target_read_at(struct gn_tree_target *t, uint64_t offset, void *data, size_t len_bytes, struct gn_err *err);
 /* Before a tree that is one file is finished, and all of it is there. GN_ERR_DATA: its SHA-256 is another one; an incomplete copy is removed. */
 enum gn_status gn_tree_target_check_file(struct gn_tree_target *t, const char *sha256, struct gn_err *err);
+/* Whether so much was written in small files since the last time that the disk should begin with it: then the caller calls _sync() soon. */
+int gn_tree_target_wants_sync(struct gn_tree_target *t);
+enum gn_status gn_tree_target_sync(struct gn_tree_target *t, struct gn_err *err);
 /* All chunks are there: links, permissions and times; synced; renamed. */
 enum gn_status gn_tree_target_finish(struct gn_tree_target *t, struct gn_err *err);
 

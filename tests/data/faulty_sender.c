@@ -1,14 +1,18 @@
 /* LD_PRELOAD: this rank changes one bit of every large message that it sends; GN_FAULTY=believed: and the digests in its header, so that
- * they fit, as those of a process would whose memory is damaged before it digests. For tests/data/stage_faulty.t. */
+ * they fit, as those of a process would whose memory is damaged before it digests; GN_FAULTY=lost: ends before the first message of the
+ * size of a listing. For tests/data/stage_faulty.t. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <openssl/sha.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <ucp/api/ucp.h>
+#include <unistd.h>
 
 #define LARGE_BYTES (1u << 20)
+#define LISTING_BYTES 10000u
 
 static void hex_of(const void *data, size_t len, char out[65])
 {
@@ -29,6 +33,8 @@ ucs_status_ptr_t ucp_am_send_nbx(ucp_ep_h ep, unsigned id, const void *header, s
 	char was[65], is[65], *at;
 
 	*(void **)&next = dlsym(RTLD_NEXT, "ucp_am_send_nbx");
+	if (count >= LISTING_BYTES && rank && faulty && !strcmp(rank, faulty) && how && !strcmp(how, "lost"))
+		kill(getpid(), SIGKILL);
 	if (count < LARGE_BYTES || !rank || !faulty || strcmp(rank, faulty) || !(data = malloc(count)) || !(head = malloc(header_len + 1)))
 		return next(ep, id, header, header_len, buffer, count, param);
 	memcpy(data, buffer, count);

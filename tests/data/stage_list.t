@@ -60,9 +60,47 @@ for name in tree file; do
 	holding disk/$name
 	check "a $name that is held is in use" until_true state $name 'in use'
 	expect 1 "disk/$name is in use" 'and not removed' copies --remove $name
+	expect 1 "disk/$name is a copy that a program reads.*give another place" 'nor replaced by another one' stage src/d1 disk/$name
+	check 'of which nothing is copied' test ! -e disk/$name.gannet-part/tree
 	kill -9 $! && wait $! 2>/dev/null
 done
 check 'the tree is as it was' alike disk/tree
+cp -a src other && touch other/big
+late() { # a program begins to read the old copy while the new one is made
+	local job code
+	for _ in 1 2 3 4 5; do
+		"$gannet" stage --from other --to disk/tree --threads 1 >late.log 2>&1 &
+		job=$! pids="$pids $!"
+		until_true chunks disk/tree.gannet-part/journal 1 && kill -STOP $job
+		[ ! -e disk/tree.gannet-part/tree ] || break
+		# it was faster than the signal: again
+		kill -CONT $job
+		wait $job
+		stage src disk/tree >/dev/null
+	done
+	holding disk/tree && until_true eval '! flock --exclusive --nonblock disk/tree true'
+	kill -CONT $job
+	wait $job
+	code=$?
+	kill -9 "${pids##* }"
+	cat late.log
+	[ $code -eq 1 ] && grep -q 'disk/tree is a copy that a program reads' late.log && alike disk/tree
+}
+check 'one that is held when the new one is whole is kept' late
+expect 0 '"kept_bytes": [1-9]' 'the next run replaces it, with what was copied' stage other disk/tree
+check 'rightly' diff -r other/d2 disk/tree/d2
+stage src disk/tree >/dev/null
+removes_beside() { # a lock that is held for a moment, as one that looks at it has it
+	perl -e 'use Fcntl ":flock"; open my $f, "<", shift or die; flock $f, LOCK_SH or die; my $at = (stat $f)[1]; my $pid = fork;
+		exec @ARGV or die unless $pid;
+		my $done; until ($done = waitpid $pid, 1) {    # WNOHANG
+			last if (readlink "/proc/$pid/exe") =~ /gannet/ && grep { my @s = stat; @s && $s[1] == $at } glob "/proc/$pid/fd/*";
+			select undef, undef, undef, .001;
+		}
+		flock $f, LOCK_UN; waitpid $pid, 0 unless $done; exit($? >> 8)' disk/tree "$gannet" stage --to disk --remove tree
+}
+check 'a moment in which another list looks at it does not prevent a removal' removes_beside
+stage src disk/tree >/dev/null
 flock --no-fork disk/tree.gannet-stage.lock tail -f /dev/null &
 pids="$pids $!" locker=$!
 check 'what is staged now is listed so' until_true state tree 'being staged'

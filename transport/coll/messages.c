@@ -90,7 +90,7 @@ unsigned gn_messages_progress(struct gn_messages *m)
 	return events + complete_finished(m);
 }
 
-static void rest(struct gn_messages *m)
+void gn_messages_rest(struct gn_messages *m, int wake_fd)
 {
 	struct gn_idle_wait idle;
 	int may_sleep;
@@ -99,7 +99,7 @@ static void rest(struct gn_messages *m)
 	may_sleep = !m->busy && !m->finished && gn_idle_wait_begin(m->comm, &idle);
 	gn_comm_leave(m->comm);
 	if (may_sleep)
-		gn_idle_wait_sleep(&idle, SLEEP_NS, -1);
+		gn_idle_wait_sleep(&idle, SLEEP_NS, wake_fd);
 	else
 		sched_yield();
 }
@@ -114,7 +114,7 @@ enum gn_status gn_messages_wait(struct gn_messages *m, int (*is_done)(void *cont
 		if (gn_messages_progress(m)) {
 			idle = 0;
 		} else if (++idle % polls == 0) {
-			rest(m);
+			gn_messages_rest(m, -1);
 		}
 		if (idle % polls)
 			continue;

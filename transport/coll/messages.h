@@ -112,6 +112,8 @@ void gn_message_done(struct gn_message *m);
 
 /* Makes progress, runs handlers and completions. Returns non-zero when something happened. Does not block. */
 unsigned gn_messages_progress(struct gn_messages *m);
+/* After a progress without events: sleeps until there may be one, wake_fd is readable (-1: none), or for some milliseconds. */
+void gn_messages_rest(struct gn_messages *m, int wake_fd);
 /* Blocks until is_done(context), or the loss of rank 0 or a failure of the job (gn_world_check_ranks); sleeps when there is nothing
  * to do. Who waits for messages of a rank that may be lost looks at gn_world_is_lost() in is_done. */
 enum gn_status gn_messages_wait(struct gn_messages *m, int (*is_done)(void *context), void *context, struct gn_err *err);
