@@ -68,9 +68,9 @@ check 'it ends with code 4 when it wakes up' test "$(codes stop 4)" = '4 0 0 0 '
 check 'and leaves the log alone' test "$(tail -1 "$scratch/stop.jsonl" | grep -c '"event": "end"')" = 1
 
 # a rank that stands still for most of the time, until it has ended
-begin slow 4 2 --steps 100000 --elastic 2 --spares 1 --slow-replace --slow-steps 10 --log-every 1 --global-batch 48 --checkpoint "$scratch/slow"
+begin slow 4 2 --steps 100000 --elastic 2 --spares 1 --slow-replace --slow-steps 5 --log-every 1 --global-batch 48 --checkpoint "$scratch/slow"
 perl -e '($end, $pid) = @ARGV; until (-e $end or !kill 0, $pid) {
-	kill STOP => $pid; select undef, undef, undef, .05; kill CONT => $pid; select undef, undef, undef, .005 }' \
+	kill STOP => $pid; select undef, undef, undef, .2; kill CONT => $pid; select undef, undef, undef, .001 }' \
 	"$scratch/slow.1.code" "$(cat "$scratch/slow.1.pid")" &
 check 'a slow rank is replaced by a spare' await_line 40 1 '"event": "resume"' "$scratch/slow.jsonl"
 wait $!

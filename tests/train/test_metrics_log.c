@@ -75,6 +75,36 @@ static void test_full_disk(void **state)
 }
 
 /* Of two runs the last one counts, without an evaluation that a resume went back behind. */
+static enum gn_status refuse(void *context, struct gn_err *err)
+{
+	(void)context;
+	return gn_err_set(err, GN_ERR_PEER_LOST, "out");
+}
+
+/* A process that is out of its run. */
+static void test_guard(void **state)
+{
+	char path[] = "/tmp/gannet-guard.XXXXXX", *text;
+	struct gn_metrics_log *log;
+	struct gn_err err;
+
+	(void)state;
+	close(mkstemp(path));
+	assert_ok(gn_metrics_log_open(path, 0, NULL, &log, &err));
+	put_line(log, "one");
+	gn_metrics_log_set_guard(log, refuse, NULL);
+	assert_non_null(gn_metrics_log_begin(log, "two"));
+	assert_int_equal(gn_metrics_log_end(log, &err), GN_ERR_PEER_LOST);
+	gn_metrics_log_set_guard(log, NULL, NULL);
+	put_line(log, "three");
+	gn_metrics_log_close(log);
+	assert_ok(gn_file_load(path, 4096, &text, NULL, &err));
+	assert_non_null(strstr(text, "\n{\"event\": \"three\""));
+	assert_null(strstr(text, "two"));
+	free(text);
+	unlink(path);
+}
+
 static void test_best_top1(void **state)
 {
 	static const char text[] = "{\"event\": \"start\", \"step\": 0}\n{\"event\": \"eval\", \"step\": 5, \"top1\": 0.99}\n"
@@ -96,7 +126,7 @@ static void test_best_top1(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_full_disk), cmocka_unit_test(test_best_top1)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_full_disk), cmocka_unit_test(test_guard), cmocka_unit_test(test_best_top1)};
 
 	return cmocka_run_group_tests_name("train/runlog", tests, NULL, NULL);
 }

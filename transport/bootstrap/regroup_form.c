@@ -100,6 +100,27 @@ static enum gn_status agree(struct gn_regroup *g, const struct gn_world *w, uint
 	return status;
 }
 
+enum gn_status gn_regroup_confirm(struct gn_regroup *g, struct gn_err *err)
+{
+	struct gn_regroup_request *q = calloc(1, sizeof *q);
+	struct gn_regroup_answer *a = calloc(1, sizeof *a);
+	uint32_t answered = 0, is_out = 0;
+
+	if (q && a)
+		*q = (struct gn_regroup_request){.what = GN_REGROUP_WHERE, .epoch = g->epoch};
+	for (uint32_t m = 0; m < g->world.count && q && a && !is_out; m++) {
+		enum gn_regroup_reply reply = gn_regroup_ask(g, g->world.ids[m], q, a);
+
+		is_out = reply == GN_REGROUP_ANSWERED && a->result == GN_MEMBERSHIP_NEWER;
+		answered += reply == GN_REGROUP_ANSWERED;
+	}
+	free(q);
+	free(a);
+	if (is_out)
+		return gn_err_set(err, GN_ERR_PEER_LOST, "this rank was taken for lost: others have gone on without it");
+	return gn_membership_is_majority(&g->world, answered) ? GN_OK : gn_regroup_too_few(answered, g->world.count, err);
+}
+
 /* --- the new world --- */
 
 static enum gn_status enter(struct gn_regroup *g, struct gn_roster *roster, struct gn_err *err)

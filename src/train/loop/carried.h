@@ -50,6 +50,9 @@ enum gn_status gn_carried_give(struct gn_carried *c, struct gn_session *s, int *
 enum gn_status gn_carried_batch(struct gn_carried *c, struct gn_comm *comm, struct gn_train_options *o, struct gn_err *err);
 /* Rank 0, when the first step after a loss begins: a line of the log about what the loss cost. */
 enum gn_status gn_carried_log_recovery(const struct gn_carried *c, struct gn_session *s, struct gn_err *err);
+/* For gn_metrics_log_set_guard, of a session of rank 0: GN_ERR_PEER_LOST when it was stopped or cut off meanwhile, and others may go on without it, whose
+ * log it is then. Cheap but after a time as long as the limit of silence, when it asks them. */
+enum gn_status gn_carried_may_write(void *session, struct gn_err *err);
 /* No rank goes on after a loss, which this process says in the log for all, unless that has an end already; and the checkpoint folder is
  * free. */
 void gn_carried_log_failure(const struct gn_carried *c, const struct gn_train_options *o, struct gn_log *log, const struct gn_err *err);

@@ -277,6 +277,8 @@ static enum gn_status prepare(struct gn_session *s, struct gn_err *err)
 					    gn_world_rank(gn_comm_world(s->comm)), s->log, &s->metrics.samples, err);
 	if (!status && s->options->log && gn_comm_rank(s->comm) == 0)
 		status = gn_metrics_log_open(s->options->log, s->options->carried && s->options->carried->why, s->log, &s->metrics.log, err);
+	if (s->options->regroup)
+		gn_metrics_log_set_guard(s->metrics.log, gn_carried_may_write, s);
 	return status;
 }
 

@@ -69,6 +69,7 @@ struct gn_session_metrics {
 	struct gn_plan_profiler profiler;
 	uint64_t began_ns, began_step;	 /* when this start's training began: summary.h */
 	uint64_t last_ns;		 /* when the last step was finished */
+	uint64_t agreed_ns;		 /* before the last thing that all ranks have done together, as far as it is noted: all were there since */
 	uint64_t unlogged_steps;	 /* since the last line of steps, */
 	double unlogged_s;		 /* and their time */
 	uint64_t evaluations, images;	 /* since then; images: that steps trained on */

@@ -5,6 +5,7 @@
 #include "src/train/loop/served.h"
 #include "src/train/loop/session.h"
 #include "src/train/parallel/mesh.h"
+#include "transport/bootstrap/regroup.h"
 #include "transport/coll/agree.h"
 
 #include <inttypes.h>
@@ -217,6 +218,21 @@ enum gn_status gn_carried_log_recovery(const struct gn_carried *c, struct gn_ses
 		gn_json_string(j, "after", c->why);
 	}
 	return gn_metrics_log_end(s->metrics.log, err);
+}
+
+enum gn_status gn_carried_may_write(void *session, struct gn_err *err)
+{
+	struct gn_session *s = session;
+	const uint64_t now = gn_clock_ns(), silent_ns = (uint64_t)gn_world_silent_after_ms(gn_comm_world(s->comm)) * 1000000;
+	enum gn_status status;
+
+	/* all were there after agreed_ns, and the last heartbeat before that was hardly older: nobody can have been taken for lost */
+	if (now < s->metrics.agreed_ns + silent_ns / 4 * 3)
+		return GN_OK;
+	status = gn_regroup_confirm(s->options->regroup, err);
+	if (!status)
+		s->metrics.agreed_ns = now;
+	return status;
 }
 
 void gn_carried_log_failure(const struct gn_carried *c, const struct gn_train_options *o, struct gn_log *log, const struct gn_err *err)

@@ -177,6 +177,7 @@ enum gn_status gn_session_step(struct gn_session *s, const volatile sig_atomic_t
 	predicted = gn_step_forecast_step(&s->forecast, s->replica.reducer, began, s->last.computed_s, s->last.update_s);
 	sums->predicted += predicted;
 	sums->predicted_compute += predicted > 0 ? s->last.computed_s + s->last.update_s : 0;
+	s->metrics.agreed_ns = began;
 	*stopping = s->last.stop;
 	s->grows = s->last.regroup ? s->last.regroup : s->last.leaves;
 	if (s->options->carried)

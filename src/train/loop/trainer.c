@@ -74,6 +74,7 @@ static void log_interval_text(const struct gn_session *s, const struct gn_interv
 static enum gn_status log_interval(struct gn_session *s, struct gn_interval *sums, struct gn_err *err)
 {
 	struct gn_scaling_report gathered = {.compute = NULL}, *report = gn_comm_size(s->comm) > 1 ? &gathered : NULL;
+	const uint64_t began = gn_clock_ns();
 	enum gn_status status = report ? gn_scaling_report_gather(s->comm, sums, &s->forecast.processors, report, err) : GN_OK;
 	struct gn_json *j;
 	int used;
@@ -86,6 +87,7 @@ static enum gn_status log_interval(struct gn_session *s, struct gn_interval *sum
 		gn_scaling_report_release(&gathered);
 		return status;
 	}
+	s->metrics.agreed_ns = report ? began : s->metrics.agreed_ns;
 	j = gn_metrics_log_begin(s->metrics.log, "step");
 	if (j)
 		put_interval(s, sums, report, used ? gn_usage_last(s->status.usage) : NULL, j);

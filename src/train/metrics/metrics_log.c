@@ -22,6 +22,8 @@ struct gn_metrics_log {
 	struct gn_json json;
 	struct gn_log *log;
 	uint64_t lost; /* lines lost since the last successful write */
+	enum gn_status (*may_write)(void *context, struct gn_err *err); /* NULL: always */
+	void *guard_context;
 };
 
 /* Ends an incomplete last line (full disk, power loss), so that only that line is lost. */
@@ -259,6 +261,14 @@ double gn_metrics_log_best_top1(const char *path)
 	return best;
 }
 
+void gn_metrics_log_set_guard(struct gn_metrics_log *log, enum gn_status (*may_write)(void *context, struct gn_err *err), void *context)
+{
+	if (!log)
+		return;
+	log->may_write = may_write;
+	log->guard_context = context;
+}
+
 struct gn_json *gn_metrics_log_begin(struct gn_metrics_log *log, const char *event)
 {
 	char stamp[32];
@@ -295,8 +305,10 @@ static void write_line(struct gn_metrics_log *log)
 
 enum gn_status gn_metrics_log_end(struct gn_metrics_log *log, struct gn_err *err)
 {
-	if (!log)
-		return GN_OK;
+	enum gn_status status = log && log->may_write ? log->may_write(log->guard_context, err) : GN_OK;
+
+	if (!log || status)
+		return status;
 	gn_json_end(&log->json);
 	gn_strbuf_puts(&log->json.text, "\n");
 	if (gn_json_failed(&log->json))

@@ -59,11 +59,14 @@ uint64_t gn_metrics_log_running_world(const char *path);
 double gn_metrics_log_best_top1(const char *path);
 /* Whether the file was not empty when it was opened: it holds lines of an earlier run, unless this run resumes it. */
 int gn_metrics_log_had_lines(const struct gn_metrics_log *log);
+/* Asked before each line whether this process may write: with GN_OK, else the line is dropped and gn_metrics_log_end() returns the status. log may
+ * be NULL. */
+void gn_metrics_log_set_guard(struct gn_metrics_log *log, enum gn_status (*may_write)(void *context, struct gn_err *err), void *context);
 /* Starts a line: returns a writer with an open object that holds "event" and "time" (UTC), or NULL when log is NULL. */
 struct gn_json *gn_metrics_log_begin(struct gn_metrics_log *log, const char *event);
 /* The line of a failure. Nothing else can be done where it cannot be written. */
 void gn_metrics_log_failure(struct gn_metrics_log *log, uint64_t step, double epoch, const struct gn_err *why);
-/* Closes the object and writes the line. Fails only when out of memory. */
+/* Closes the object and writes the line. Fails only when out of memory, or by the guard. */
 enum gn_status gn_metrics_log_end(struct gn_metrics_log *log, struct gn_err *err);
 
 #endif
