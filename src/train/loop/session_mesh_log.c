@@ -172,6 +172,8 @@ void gn_session_put_mesh(const struct gn_session *s, struct gn_json *j)
 	const struct gn_session_pipeline *p = s->pipeline;
 	struct gn_strbuf cuts;
 
+	if (*s->mesh_choice)
+		gn_json_string(j, "mesh_choice", s->mesh_choice);
 	if (!p)
 		return;
 	gn_json_object(j, "mesh");

@@ -137,7 +137,7 @@ enum gn_status gn_session_step(struct gn_session *s, const volatile sig_atomic_t
 	const uint64_t began = gn_clock_ns();
 	const uint64_t sent = sent_bytes(s);
 	const double waited = sums->data, exposed = sums->exposed;
-	const struct gn_step step = {
+	const struct gn_train_step step = {
 		.number = s->state.step,
 		.updates = s->state.step + 1 - s->state.skipped,
 		.lr = gn_session_rate(s),
