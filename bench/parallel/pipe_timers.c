@@ -1,9 +1,11 @@
 /* Predicted steps of a pipeline beside real ones: bench/parallel/pipe_timers GBIT [MS [BYTES [BURST]]], on each rank, one stage each. Computing is
- * replaced by a timer: MS (40) forward and twice that backward of a micro-batch, and half as much again on the middle stage. Messages of BYTES
+ * replaced by a timer: MS (40) forward and twice that backward of a micro-batch, and half as much again on the middle one of three stages or more.
+ * Messages of BYTES
  * (500000) go as in `gannet train --parallel`, over links of GBIT between nodes; one that was idle sends BURST (0) bytes at once, as a token
  * bucket: 262144 in slurm/vcluster. With gpipe and 1f1b, and 2, 4 and 8 micro-batches, rank 0 prints one JSON object a line: the median of 5
- * steps, what src/train/parallel/pipe_forecast.h predicts, and the ratio, which has to be between 0.9 and 1.1. Exit codes: 0, 1 with the
- * reason, 2 usage. */
+ * steps, what src/train/parallel/pipe_forecast.h predicts, and the ratio, which has to be between 0.9 and 1.1; and the bubble, which has to be
+ * within 0.05 of that of the prediction, and the formula's, (P - 1) / (M + P - 1), that of equal stages and no messages. Exit codes: 0, 1
+ * with the reason, 2 usage. */
 #include "src/base/clock.h"
 #include "src/base/json.h"
 #include "src/base/sort.h"
@@ -11,6 +13,7 @@
 #include "src/train/parallel/pipe_stage.h"
 #include "transport/coll/comm.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -29,7 +32,7 @@ static double forward_s(const struct bench *b, int stage)
 {
 	int stages = gn_comm_size(b->comm);
 
-	return stages > 1 && stage == stages / 2 ? 1.5 * b->seconds : b->seconds;
+	return stages > 2 && stage == stages / 2 ? 1.5 * b->seconds : b->seconds;
 }
 
 /* As plans do it between operators. */
@@ -114,7 +117,7 @@ static enum gn_status measure(const struct bench *b, const struct gn_pipe_schedu
 	return GN_OK;
 }
 
-static enum gn_status predict(const struct bench *b, const struct gn_pipe_schedule *s, double *seconds, struct gn_err *err)
+static enum gn_status predict(const struct bench *b, const struct gn_pipe_schedule *s, struct gn_sim_pipe_result *out, struct gn_err *err)
 {
 	const struct gn_world *w = gn_comm_world(b->comm);
 	struct gn_sim_topology machine = {.nodes = gn_world_nodes(w), .ranks_per_node = gn_world_size(w) / gn_world_nodes(w), .rails = 1,
@@ -123,7 +126,6 @@ static enum gn_status predict(const struct bench *b, const struct gn_pipe_schedu
 					  .burst_bytes = b->burst, .burst_bytes_per_s = 1e9};
 	struct gn_mesh_shape shape = {1, s->stages, 1};
 	struct gn_sim_pipe_stage *stages = calloc((size_t)s->stages, sizeof *stages);
-	struct gn_sim_pipe_result r;
 	struct gn_mesh mesh = {.size = 0};
 	enum gn_status status = stages ? GN_OK : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d stages", s->stages);
 
@@ -133,9 +135,7 @@ static enum gn_status predict(const struct bench *b, const struct gn_pipe_schedu
 	if (!status)
 		status = gn_pipe_forecast_mesh(&shape, &machine, &mesh, err);
 	if (!status)
-		status = gn_pipe_forecast_step(&machine, &mesh, s, stages, NULL, &r, NULL, err);
-	if (!status)
-		*seconds = r.step_s;
+		status = gn_pipe_forecast_step(&machine, &mesh, s, stages, 0, NULL, out, err);
 	gn_mesh_release(&mesh);
 	free(stages);
 	return status;
@@ -145,7 +145,8 @@ static enum gn_status predict(const struct bench *b, const struct gn_pipe_schedu
 static enum gn_status compare(const struct bench *b, enum gn_pipe_kind kind, int micro, int *wrong, struct gn_err *err)
 {
 	struct gn_pipe_schedule s = {.kind = kind, .stages = gn_comm_size(b->comm), .micro = micro, .batches = micro};
-	double measured = 0, predicted = 0;
+	double measured = 0, busy = 0, bubble;
+	struct gn_sim_pipe_result predicted;
 	enum gn_status status = measure(b, &s, &measured, err);
 	struct gn_json j;
 
@@ -153,6 +154,9 @@ static enum gn_status compare(const struct bench *b, enum gn_pipe_kind kind, int
 		status = predict(b, &s, &predicted, err);
 	if (status || gn_comm_rank(b->comm))
 		return status;
+	for (int k = 0; k < s.stages; k++)
+		busy += 3 * micro * forward_s(b, k);
+	bubble = 1 - busy / (s.stages * measured);
 	gn_json_init(&j);
 	gn_json_object(&j, NULL);
 	gn_json_int(&j, "stages", s.stages);
@@ -161,13 +165,16 @@ static enum gn_status compare(const struct bench *b, enum gn_pipe_kind kind, int
 	gn_json_int(&j, "micro_batches", micro);
 	gn_json_fixed(&j, "bytes", b->bytes, 0);
 	gn_json_fixed(&j, "step_ms", 1e3 * measured, 2);
-	gn_json_fixed(&j, "predicted_ms", 1e3 * predicted, 2);
-	gn_json_fixed(&j, "ratio", measured / predicted, 3);
+	gn_json_fixed(&j, "predicted_ms", 1e3 * predicted.step_s, 2);
+	gn_json_fixed(&j, "ratio", measured / predicted.step_s, 3);
+	gn_json_fixed(&j, "bubble", bubble, 3);
+	gn_json_fixed(&j, "predicted_bubble", predicted.bubble, 3);
+	gn_json_fixed(&j, "formula_bubble", gn_pipe_schedule_bubble(&s), 3);
 	gn_json_end(&j);
 	puts(gn_json_text(&j));
 	fflush(stdout);
 	gn_json_release(&j);
-	*wrong |= measured < 0.9 * predicted || measured > 1.1 * predicted;
+	*wrong |= measured < 0.9 * predicted.step_s || measured > 1.1 * predicted.step_s || fabs(bubble - predicted.bubble) > 0.05;
 	return GN_OK;
 }
 
@@ -192,7 +199,7 @@ int main(int argc, char **argv)
 		for (int kind = 0; kind < 2 && !status; kind++)
 			status = compare(&b, kind ? GN_PIPE_1F1B : GN_PIPE_GPIPE, micro, &wrong, &err);
 	if (!status && wrong)
-		status = gn_err_set(&err, GN_ERR_FAILED, "a step took a tenth more or less than predicted");
+		status = gn_err_set(&err, GN_ERR_FAILED, "a step took a tenth more or less than predicted, or its bubble was another");
 	if (status)
 		fprintf(stderr, "bench/parallel/pipe_timers: %s\n", err.text);
 	gn_comm_destroy(b.comm);

@@ -103,7 +103,7 @@ static enum gn_status create_replica(struct bench *b, int way, struct gn_err *er
 
 static enum gn_status one_step(struct bench *b, int way, int number, double *ms, struct gn_err *err)
 {
-	const struct gn_step step = {.number = (uint64_t)number, .updates = (uint64_t)number + 1, .lr = strcmp(b->optimizer, "lamb") ? 0.01 : 1e-3};
+	const struct gn_train_step step = {.number = (uint64_t)number, .updates = (uint64_t)number + 1, .lr = strcmp(b->optimizer, "lamb") ? 0.01 : 1e-3};
 	struct gn_interval sums = {0};
 	struct gn_step_result result = {0};
 	uint64_t began = gn_clock_ns();

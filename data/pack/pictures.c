@@ -3,6 +3,7 @@
 #include "data/pack/source.h"
 #include "data/sample/image.h"
 #include "data/shard/dataset.h"
+#include "data/shard/folders.h"
 #include "data/shard/manifest.h"
 #include "src/base/file.h"
 
@@ -117,6 +118,8 @@ static enum gn_status walk_source(struct walk *w, struct gn_err *err)
 	enum gn_status status;
 	struct stat info;
 
+	if (gn_folders_count(w->source) > 1)
+		return walk_dataset(w, err);
 	if (stat(w->source, &info))
 		return gn_err_errno(err, errno, "cannot read source %s", w->source);
 	if (S_ISREG(info.st_mode) && is_image(w->source)) {

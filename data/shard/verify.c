@@ -2,6 +2,7 @@
 
 #include "data/sample/image.h"
 #include "data/shard/encryption.h"
+#include "data/shard/folders.h"
 #include "data/shard/hold.h"
 #include "data/shard/manifest.h"
 #include "data/shard/shard.h"
@@ -206,7 +207,7 @@ static enum gn_status check_shard(struct check *c, uint32_t i, struct gn_err *er
 	s->entry = &c->manifest->shards[i];
 	s->index = i;
 	s->jobs = 1;
-	status = gn_path_join(s->path, sizeof s->path, c->options->directory, s->entry->file, err);
+	status = gn_folders_find(c->options->directory, s->entry->file, s->path, err);
 	if (status) {
 		free(s);
 		return status;
@@ -267,14 +268,17 @@ static enum gn_status verify_held(const struct gn_verify_options *options, struc
 	struct gn_manifest manifest;
 	struct check c = {.options = options, .manifest = &manifest};
 	struct gn_err mine;
-	enum gn_status status = gn_manifest_load(options->directory, &manifest, err);
+	char first[PATH_MAX];
+	enum gn_status status = gn_folders_get(options->directory, 0, first, err);
 
+	if (!status)
+		status = gn_manifest_load(first, &manifest, err);
 	if (status)
 		return status;
 	if (manifest.key_check[0] && !options->key_file && options->decode)
 		status = gn_err_set(err, GN_ERR_USAGE, "%s is encrypted: --decode needs --key-file FILE", options->directory);
 	else if (options->key_file)
-		status = gn_encryption_open(&manifest, options->directory, options->key_file, &c.keys, err);
+		status = gn_encryption_open(&manifest, first, options->key_file, &c.keys, err);
 	if (status) {
 		gn_manifest_release(&manifest);
 		return status;
@@ -297,12 +301,19 @@ static enum gn_status verify_held(const struct gn_verify_options *options, struc
 
 enum gn_status gn_verify(const struct gn_verify_options *options, struct gn_verify_result *out, struct gn_err *err)
 {
-	int hold;
-	enum gn_status status = gn_hold(options->directory, &hold, err);
+	int holds[GN_FOLDERS_MAX], held = 0;
+	char folder[PATH_MAX];
+	enum gn_status status = GN_OK;
 
+	for (int i = 0, count = gn_folders_count(options->directory); i < count && !status; i++) {
+		status = gn_folders_get(options->directory, i, folder, err);
+		if (!status)
+			status = gn_hold(folder, &holds[held++], err);
+	}
 	if (!status)
 		status = verify_held(options, out, err);
-	if (hold >= 0)
-		close(hold);
+	while (held-- > 0)
+		if (holds[held] >= 0)
+			close(holds[held]);
 	return status;
 }

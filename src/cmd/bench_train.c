@@ -221,7 +221,7 @@ static enum gn_status infer(struct train_bench *b, uint64_t k, double *parts, do
 /* Step number k of training. */
 static enum gn_status train(struct train_bench *b, uint64_t k, double *parts, double *loss, struct gn_err *err)
 {
-	const struct gn_step step = {.number = k, .updates = k + 1, .lr = GN_BENCH_RATE, .has_next = 1};
+	const struct gn_train_step step = {.number = k, .updates = k + 1, .lr = GN_BENCH_RATE, .has_next = 1};
 	struct gn_interval sums = {0};
 	struct gn_step_result result = {0};
 	double began = gn_clock_s();

@@ -1,6 +1,7 @@
 #include "src/cmd/info.h"
 
 #include "data/shard/dataset.h"
+#include "data/shard/folders.h"
 #include "data/shard/manifest.h"
 #include "data/shard/shard.h"
 #include "src/base/file.h"
@@ -53,7 +54,8 @@ static const struct gn_option options[] = {
 	{.name = "gflop-per-s", .kind = GN_OPTION_REAL, .offset = PLAN(gflop_per_s), .value_name = "X", .initial = "0", .min = 0,
 	 .max = 1e9, .help = "with --plan: arithmetic rate for the roofline; 0: measured"},
 	{.name = "parallel", .kind = GN_OPTION_TEXT, .offset = PLAN(parallel), .value_name = "MESH",
-	 .help = "with --plan: predict a step of data=D,pipeline=P or data=D,tensor=T ranks; one of the two can be left out; auto: of all pipelines"},
+	 .help = "with --plan: predict a step of data=D,pipeline=P or data=D,tensor=T ranks; one of the two can be left out; auto: of all pipelines, "
+		 "in which each has --batch and --micro-batches for each of its ranks"},
 	{.name = "micro-batches", .kind = GN_OPTION_INT, .offset = PLAN(micro_batches), .value_name = "N", .initial = "4", .min = 1,
 	 .max = 4096, .help = "with --parallel: parts of --batch, which each data rank has"},
 	{.name = "pipe-schedule", .kind = GN_OPTION_CHOICE, .offset = PLAN(schedule), .value_name = "NAME", .initial = "1f1b",
@@ -200,9 +202,10 @@ static int dataset_info(const char *path, int json, const char *key_file, struct
 	struct gn_manifest m = {0};
 	struct extent extent = {0};
 	struct gn_sample sample;
+	char first[PATH_MAX];
 	int code = GN_EXIT_DONE;
 
-	if (gn_manifest_load(path, &m, err) || gn_dataset_open(path, &d, err) || (key_file && gn_dataset_unlock(d, key_file, err))) {
+	if (gn_folders_get(path, 0, first, err) || gn_manifest_load(first, &m, err) || gn_dataset_open(path, &d, err) || (key_file && gn_dataset_unlock(d, key_file, err))) {
 		gn_dataset_close(d);
 		gn_manifest_release(&m);
 		return gn_cmd_fail("info", err);
@@ -363,6 +366,8 @@ static int run(const void *target, const struct gn_text_list *positional)
 	if (plan.model)
 		return plan.parallel ? gn_info_parallel(&plan) : gn_info_plan(&plan);
 	path = positional->items[0];
+	if (gn_folders_count(path) > 1)
+		return dataset_info(path, o->json, o->key_file, &err);
 	if (stat(path, &info)) {
 		gn_err_errno(&err, errno, "cannot stat %s", path);
 		return gn_cmd_fail("info", &err);

@@ -40,6 +40,7 @@ static void print_json(const char *folder, const struct gn_checkpoint_info *info
 	gn_json_uint(&j, "skipped", info->state.skipped);
 	gn_json_string(&j, "optimizer", gn_optim_name(info->optimizer));
 	gn_json_int(&j, "world_size", info->world_size);
+	gn_json_int(&j, "ranks", info->ranks);
 	gn_json_int(&j, "global_batch", info->global_batch);
 	gn_json_string(&j, "dataset", info->dataset_digest);
 	gn_json_bool(&j, "encrypted", info->is_encrypted);
@@ -67,8 +68,10 @@ static void print_text(const char *folder, const struct gn_checkpoint_info *info
 	       gn_text_visible(info->model, name, sizeof name), info->classes, info->channels, info->side, info->side);
 	printf("state      step %" PRIu64 ", epoch %" PRIu64 ", sample %" PRIu64 " of it, seed %" PRIu64 "\n",
 	       info->state.step, info->state.epoch, info->state.sample, info->state.seed);
-	printf("written by %" PRId64 " rank%s, global batch %" PRId64 ", optimizer %s\n", info->world_size,
-	       gn_text_plural((uint64_t)info->world_size), info->global_batch, gn_optim_name(info->optimizer));
+	printf("written by %" PRId64 " rank%s", info->ranks, gn_text_plural((uint64_t)info->ranks));
+	if (info->ranks > info->world_size)
+		printf(" in %" PRId64 " pipeline%s", info->world_size, gn_text_plural((uint64_t)info->world_size));
+	printf(", global batch %" PRId64 ", optimizer %s\n", info->global_batch, gn_optim_name(info->optimizer));
 	printf("dataset    %s\n", info->dataset_digest);
 	if (info->is_encrypted)
 		printf("encrypted  AES-256-GCM\n");

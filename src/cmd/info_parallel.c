@@ -4,6 +4,7 @@
 #include "src/base/json.h"
 #include "src/base/strbuf.h"
 #include "src/cmd/cmd.h"
+#include "src/train/parallel/bucket_autotune.h"
 #include "src/train/parallel/pipe_forecast.h"
 #include "src/train/plan/device.h"
 
@@ -15,31 +16,10 @@
 /* What all meshes share. */
 struct question {
 	const struct gn_info_plan_options *o;
-	struct gn_sim_topology machine;
+	struct gn_pipe_question ask;
 	struct gn_model *model;
-	struct gn_plan_options plan; /* for a micro-batch */
-	struct gn_cut_costs costs;
 	struct gn_mesh_shape shape; /* but with auto */
 };
-
-/* A mesh and what is predicted of it. */
-struct answer {
-	struct gn_mesh mesh;
-	struct gn_pipe_schedule schedule;
-	struct gn_sim_pipe_stage *stages;
-	int *nodes; /* where it is cut */
-	double *memory_bytes;
-	struct gn_sim_pipe_result step;
-	const struct gn_algorithm *sum;
-};
-
-static void release_answer(struct answer *a)
-{
-	gn_mesh_release(&a->mesh);
-	free(a->stages);
-	free(a->nodes);
-	free(a->memory_bytes);
-}
 
 /* Of gannet sim's machine, what has no option here is its default. */
 static enum gn_status read_machine(const struct gn_info_plan_options *o, struct gn_sim_topology *out, struct gn_err *err)
@@ -59,9 +39,9 @@ static enum gn_status check(struct question *q, struct gn_err *err)
 	int *nodes;
 	enum gn_status status;
 
-	if (!strcmp(o->parallel, "auto"))
+	if (gn_mesh_is_auto(o->parallel))
 		return o->cut ? gn_err_set(err, GN_ERR_USAGE, "--cut and --parallel auto: each mesh has cuts of its own; give the mesh") : GN_OK;
-	status = gn_mesh_parse(o->parallel, gn_sim_ranks(&q->machine), &q->shape, err);
+	status = gn_mesh_parse(o->parallel, gn_sim_ranks(&q->ask.machine), &q->shape, err);
 	if (!status && q->shape.tensor > 1 && o->cut)
 		return gn_err_set(err, GN_ERR_USAGE, "--cut is where stages of a pipeline begin, and --parallel %s has none", o->parallel);
 	if (status || !o->cut)
@@ -76,82 +56,56 @@ static enum gn_status ask(struct question *q, struct gn_err *err)
 {
 	const struct gn_info_plan_options *o = q->o;
 	int side = o->side ? (int)o->side : gn_model_default_side(o->model);
-	enum gn_status status = read_machine(o, &q->machine, err);
+	struct gn_reducer_config config;
+	enum gn_status status = read_machine(o, &q->ask.machine, err);
 
 	if (!status && o->inference)
 		status = gn_err_set(err, GN_ERR_USAGE, "--inference and --parallel: evaluation is not predicted");
 	if (!status && o->batch % o->micro_batches)
 		status = gn_err_set(err, GN_ERR_USAGE, "--micro-batches %lld does not divide --batch %lld", (long long)o->micro_batches,
 				    (long long)o->batch);
-	q->plan = (struct gn_plan_options){.batch = (int)(o->batch / o->micro_batches), .training = 1, .dropout = 1};
+	q->ask.plan = (struct gn_plan_options){.batch = (int)(o->batch / o->micro_batches), .training = 1, .dropout = 1};
 	if (!status)
-		status = gn_device_choose("host", o->precision, 0, &q->plan, err);
+		status = gn_device_choose("host", o->precision, 0, &q->ask.plan, err);
 	if (!status)
 		status = gn_model_create(o->model, (int)o->classes, 0, side, &q->model, err);
 	if (!status)
 		status = check(q, err);
 	if (status || q->shape.tensor > 1)
 		return status;
+	q->ask.model = q->model;
+	q->ask.kind = gn_pipe_kind_of(o->schedule);
+	q->ask.micro = q->ask.batches = (int)o->micro_batches;
+	q->ask.cut = o->cut;
+	gn_bucket_autotune_default(0, GN_OVERLAP_YES, q->model, &config);
+	q->ask.bucket_bytes = (double)config.bucket_bytes;
 	if (o->gb_per_s > 0 && o->gflop_per_s > 0)
-		return gn_cut_costs_estimate(q->model, &q->plan, o->gb_per_s * 1e9, o->gflop_per_s * 1e9, &q->costs, err);
-	return gn_cut_costs_measure(q->model, &q->plan, &q->costs, err);
-}
-
-static enum gn_status find_cuts(const struct question *q, struct answer *a, struct gn_err *err)
-{
-	int stages = a->schedule.stages;
-	double *bytes_per_s = calloc((size_t)stages, sizeof *bytes_per_s);
-	enum gn_status status;
-
-	if (!bytes_per_s)
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d stages", stages);
-	gn_pipe_forecast_rates(&a->mesh, &q->machine, bytes_per_s);
-	status = q->o->cut ? gn_cuts_parse(q->model, q->o->cut, stages, a->nodes, err)
-			   : gn_cuts_choose(&q->costs, stages, a->schedule.batches, bytes_per_s, a->nodes, NULL, err);
-	free(bytes_per_s);
-	return status;
-}
-
-/* On failure, too, a is to be released. */
-static enum gn_status predict(const struct question *q, const struct gn_mesh_shape *shape, struct answer *a, struct gn_err *err)
-{
-	size_t stages = (size_t)shape->pipeline;
-	int micro = (int)q->o->micro_batches;
-	enum gn_status status;
-
-	*a = (struct answer){.schedule = {.kind = gn_pipe_kind_of(q->o->schedule), .stages = shape->pipeline, .micro = micro, .batches = micro}};
-	a->stages = calloc(stages, sizeof *a->stages);
-	a->nodes = calloc(stages, sizeof *a->nodes);
-	a->memory_bytes = calloc(stages, sizeof *a->memory_bytes);
-	status = a->stages && a->nodes && a->memory_bytes ? gn_pipe_forecast_mesh(shape, &q->machine, &a->mesh, err)
-							  : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu stages", stages);
-	if (!status)
-		status = find_cuts(q, a, err);
-	if (!status)
-		status = gn_pipe_forecast_stages(q->model, &q->costs, &a->schedule, a->nodes, a->stages, err);
-	if (!status)
-		status = gn_pipe_forecast_memory(q->model, &q->plan, &a->schedule, a->nodes, a->memory_bytes, err);
-	if (!status)
-		status = gn_pipe_forecast_step(&q->machine, &a->mesh, &a->schedule, a->stages, NULL, &a->step, &a->sum, err);
-	return status;
+		return gn_cut_costs_estimate(q->model, &q->ask.plan, o->gb_per_s * 1e9, o->gflop_per_s * 1e9, &q->ask.costs, err);
+	return gn_cut_costs_measure(q->model, &q->ask.plan, &q->ask.costs, err);
 }
 
 /* --- output --- */
 
-static double images_per_s(const struct question *q, const struct answer *a)
+/* Images of a data rank. */
+static int64_t batch_of(const struct question *q, const struct gn_pipe_forecast *a)
 {
-	return (double)q->o->batch * a->mesh.shape.data / a->step.step_s;
+	return q->o->batch / q->o->micro_batches * a->schedule.batches;
+}
+
+static double images_per_s(const struct question *q, const struct gn_pipe_forecast *a)
+{
+	return (double)batch_of(q, a) * a->mesh.shape.data / a->step.step_s;
 }
 
 /* What a rank of the stage sends for its sum. */
-static double sum_bytes(const struct answer *a, int stage)
+static double sum_bytes(const struct gn_pipe_forecast *a, int stage)
 {
 	double data = a->mesh.shape.data;
 
 	return 2 * (data - 1) / data * a->stages[stage].gradient_bytes;
 }
 
-static double most_memory(const struct answer *a)
+static double most_memory(const struct gn_pipe_forecast *a)
 {
 	double most = 0;
 
@@ -160,13 +114,13 @@ static double most_memory(const struct answer *a)
 	return most;
 }
 
-static void cut_text(const struct question *q, const struct answer *a, struct gn_strbuf *out)
+static void cut_text(const struct question *q, const struct gn_pipe_forecast *a, struct gn_strbuf *out)
 {
 	gn_strbuf_init(out);
 	gn_cuts_text(q->model, a->nodes, a->schedule.stages - 1, out);
 }
 
-static void print_json(const struct question *q, const struct answer *a)
+static void print_json(const struct question *q, const struct gn_pipe_forecast *a)
 {
 	struct gn_strbuf cut;
 	struct gn_json j;
@@ -175,15 +129,15 @@ static void print_json(const struct question *q, const struct answer *a)
 	gn_json_init(&j);
 	gn_json_object(&j, NULL);
 	gn_json_string(&j, "plan", gn_model_name(q->model));
-	gn_json_int(&j, "batch", q->o->batch);
+	gn_json_int(&j, "batch", batch_of(q, a));
 	gn_json_int(&j, "side", gn_model_side(q->model));
-	gn_json_string(&j, "precision", gn_device_precision(&q->plan));
+	gn_json_string(&j, "precision", gn_device_precision(&q->ask.plan));
 	gn_json_int(&j, "data", a->mesh.shape.data);
 	gn_json_int(&j, "pipeline", a->mesh.shape.pipeline);
 	gn_json_int(&j, "micro_batches", a->schedule.batches);
 	gn_json_string(&j, "schedule", q->o->schedule);
 	gn_json_string(&j, "cut", gn_strbuf_text(&cut));
-	gn_json_string(&j, "algo", a->mesh.shape.data > 1 ? a->sum->name : "");
+	gn_json_string(&j, "algo", a->mesh.shape.data > 1 ? a->step.sum->name : "");
 	gn_json_fixed(&j, "step_ms", 1e3 * a->step.step_s, 3);
 	gn_json_fixed(&j, "sum_ms", 1e3 * a->step.sum_s, 3);
 	gn_json_fixed(&j, "bubble", a->step.bubble, 4);
@@ -209,11 +163,11 @@ static void print_json(const struct question *q, const struct answer *a)
 	gn_strbuf_release(&cut);
 }
 
-static void print_details(const struct question *q, const struct answer *a)
+static void print_details(const struct question *q, const struct gn_pipe_forecast *a)
 {
 	struct gn_strbuf cut;
 
-	gn_info_print_mesh(&a->mesh, &q->machine);
+	gn_info_print_mesh(&a->mesh, &q->ask.machine);
 	printf("\n%5s  %-24s %10s %10s %9s %12s %10s %10s\n", "stage", "first layer", "forward ms", "backward ms", "update ms", "output MB", "sum MB",
 	       "memory MB");
 	for (int s = 0; s < a->schedule.stages; s++)
@@ -223,16 +177,16 @@ static void print_details(const struct question *q, const struct answer *a)
 		       sum_bytes(a, s) * 1e-6, a->memory_bytes[s] * 1e-6);
 	puts("forward and backward of a micro-batch; output of a step, each way; sum: what each rank sends for the sum of gradients");
 	cut_text(q, a, &cut);
-	printf("\n%s, batch %lld of %dx%d a data rank in %d micro-batch%s, %s, %s%s%s\n", gn_model_name(q->model), (long long)q->o->batch,
+	printf("\n%s, batch %lld of %dx%d a data rank in %d micro-batch%s, %s, %s%s%s\n", gn_model_name(q->model), (long long)batch_of(q, a),
 	       gn_model_side(q->model), gn_model_side(q->model), a->schedule.batches, a->schedule.batches == 1 ? "" : "es",
-	       gn_device_precision(&q->plan), q->o->schedule, *gn_strbuf_text(&cut) ? ", --cut " : "", gn_strbuf_text(&cut));
+	       gn_device_precision(&q->ask.plan), q->o->schedule, *gn_strbuf_text(&cut) ? ", --cut " : "", gn_strbuf_text(&cut));
 	printf("step %.1f ms, %.1f images/s; bubble %.1f %%, sums %.1f ms%s%s, %.3f MB a step between nodes\n", 1e3 * a->step.step_s,
 	       images_per_s(q, a), 100 * a->step.bubble, 1e3 * a->step.sum_s, a->mesh.shape.data > 1 ? " by " : "",
-	       a->mesh.shape.data > 1 ? a->sum->name : "", (double)a->step.network_bytes * 1e-6);
+	       a->mesh.shape.data > 1 ? a->step.sum->name : "", (double)a->step.network_bytes * 1e-6);
 	gn_strbuf_release(&cut);
 }
 
-static void print_row(const struct question *q, const struct answer *a)
+static void print_row(const struct question *q, const struct gn_pipe_forecast *a)
 {
 	struct gn_strbuf cut;
 
@@ -247,36 +201,36 @@ static void print_row(const struct question *q, const struct answer *a)
 
 static enum gn_status answer_one(const struct question *q, struct gn_err *err)
 {
-	struct answer a;
-	enum gn_status status = predict(q, &q->shape, &a, err);
+	struct gn_pipe_forecast a;
+	enum gn_status status = gn_pipe_forecast_make(&q->ask, &q->shape, 1, &a, err);
 
 	if (!status)
 		(q->o->json ? print_json : print_details)(q, &a);
-	release_answer(&a);
+	gn_pipe_forecast_release(&a);
 	return status;
 }
 
 static enum gn_status answer_all(const struct question *q, struct gn_err *err)
 {
-	int ranks = gn_sim_ranks(&q->machine);
+	int ranks = gn_sim_ranks(&q->ask.machine);
 	enum gn_status status = GN_OK;
 
 	if (!q->o->json)
 		printf("%6s %9s %10s %10s %8s %10s %14s %12s  %s\n", "data", "pipeline", "step ms", "images/s", "bubble %", "sums ms",
 		       "network MB", "most MB", "cut");
-	for (int stages = 1; stages <= ranks && stages <= q->costs.count && !status; stages++) {
+	for (int stages = 1; stages <= ranks && stages <= q->ask.costs.count && !status; stages++) {
 		const struct gn_mesh_shape shape = {ranks / stages, stages, 1};
-		struct answer a;
+		struct gn_pipe_forecast a;
 
 		if (ranks % stages)
 			continue;
-		status = predict(q, &shape, &a, err);
+		status = gn_pipe_forecast_make(&q->ask, &shape, stages, &a, err);
 		if (!status)
 			(q->o->json ? print_json : print_row)(q, &a);
-		release_answer(&a);
+		gn_pipe_forecast_release(&a);
 	}
 	if (!status && !q->o->json)
-		puts("network MB: between nodes, of all ranks in a step; most MB: of the rank that holds most");
+		puts("all have the same samples a step: of a pipeline --batch and --micro-batches for each of its ranks; network MB: between nodes, of all ranks in a step; most MB: of the rank that holds most");
 	return status;
 }
 
@@ -287,10 +241,10 @@ int gn_info_parallel(const struct gn_info_plan_options *o)
 	enum gn_status status = ask(&q, &err);
 
 	if (!status && q.shape.tensor > 1)
-		status = gn_info_tensor(o, q.model, &q.plan, &q.machine, &q.shape, &err);
+		status = gn_info_tensor(o, q.model, &q.ask.plan, &q.ask.machine, &q.shape, &err);
 	else if (!status)
-		status = strcmp(o->parallel, "auto") ? answer_one(&q, &err) : answer_all(&q, &err);
-	gn_cut_costs_release(&q.costs);
+		status = gn_mesh_is_auto(o->parallel) ? answer_all(&q, &err) : answer_one(&q, &err);
+	gn_cut_costs_release(&q.ask.costs);
 	gn_model_destroy(q.model);
 	return status ? gn_cmd_fail("info", &err) : GN_EXIT_DONE;
 }

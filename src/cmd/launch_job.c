@@ -260,6 +260,21 @@ static int went_on(const struct gn_launch_job *j)
 	return j->keep_going && j->failed < j->size && !j->ending && !j->forwarded;
 }
 
+/* With keep_going, and a signal for all: whether all ranks but those that were lost ended as one that was asked to stop. */
+static int has_stopped(const struct gn_launch_job *j)
+{
+	int stopped = 0;
+
+	for (int r = 0; r < j->size; r++) {
+		int status = j->ranks[r].status, now = WIFEXITED(status) && WEXITSTATUS(status) == GN_EXIT_STOPPED;
+
+		if (!now && !was_lost(status))
+			return 0;
+		stopped += now;
+	}
+	return j->keep_going && stopped && j->forwarded && !j->ending;
+}
+
 /* Who failed, and how. */
 static void report_failed(const struct gn_launch_job *j)
 {
@@ -329,6 +344,8 @@ enum gn_status gn_launch_job_run(struct gn_launch_job *j, const char *directory,
 		status = poll_until_ended(j, server, err);
 	if (!status && went_on(j))
 		j->code = 0;
+	else if (!status && has_stopped(j))
+		j->code = GN_EXIT_STOPPED;
 	if (!status)
 		check_output(j);
 	if (!status && (j->keep_going || is_usage_of_some(j)))

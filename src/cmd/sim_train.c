@@ -48,7 +48,7 @@ static enum gn_status by_options(const struct gn_sim_options *o, struct describe
 
 
 struct log_sums {
-	double steps, batch, bytes, buckets, data, forward, backward, optimizer;
+	double steps, stages, batch, bytes, buckets, data, forward, backward, optimizer;
 };
 
 static void add_line(const json_t *line, struct log_sums *s)
@@ -58,6 +58,7 @@ static void add_line(const json_t *line, struct log_sums *s)
 
 	if (event && !strcmp(event, "start")) {
 		*s = (struct log_sums){0};
+		s->stages = json_number_value(json_object_get(json_object_get(line, "mesh"), "pipeline"));
 		s->batch = json_number_value(json_object_get(line, "global_batch")) /
 			   json_number_value(json_object_get(line, "ranks"));
 		s->bytes = json_number_value(json_object_get(line, "parameters")) * 4;
@@ -92,6 +93,9 @@ static enum gn_status by_log(const char *path, struct described *d, struct gn_er
 	}
 	free(text);
 	fclose(file);
+	if (s.stages > 1)
+		return gn_err_set(err, GN_ERR_USAGE, "%s is of a pipeline of %g stages, and has the times of one stage: take a log of a run that has none, or "
+				  "gannet info --plan MODEL --parallel MESH", path, s.stages);
 	if (!(s.steps > 0) || !(s.batch >= 1 && s.batch < 1e9) || !(s.bytes >= 4 && s.bytes < 1e13) ||
 	    !(s.forward >= 0) || !(s.backward > 0) || !(s.data >= 0) || !(s.optimizer >= 0))
 		return gn_err_set(err, GN_ERR_DATA, "%s has no run with step times: is it a log of gannet train?", path);
@@ -273,7 +277,7 @@ static enum gn_status run_pipes(const struct gn_sim_options *o, const struct gn_
 
 		if (all[i].what != GN_COLLECTIVE_ALLREDUCE || (strcmp(o->algo, "all") && strcmp(o->algo, all[i].name)))
 			continue;
-		status = gn_pipe_forecast_step(t, mesh, &schedule, stages, &all[i], &r, NULL, err);
+		status = gn_pipe_forecast_step(t, mesh, &schedule, stages, 0, &all[i], &r, err);
 		if (!status) {
 			print_pipe(o, &mesh->shape, &all[i], d, &r);
 			told++;

@@ -29,6 +29,7 @@ struct reader {
 	int stepped, has_run;	/* stepped: since the present start */
 	int has_usage;		/* told since the present start, last with these: */
 	double cpu_s, available_s;
+	int usage_ranks, processors; /* of which */
 };
 
 static double number(const json_t *object, const char *key)
@@ -251,19 +252,29 @@ static void add_end(struct gn_account *a, const char *event, const json_t *line)
 	text_of(line, "patience", a->patience, sizeof a->patience);
 }
 
-/* Counts from the start of the processes: the last one of a start replaces those before it. */
+/* Of what was counted for `before` ranks or processors: the share of those that still count. */
+static double share_left(double counted, int before, int now)
+{
+	return now < before ? counted * now / before : counted;
+}
+
+/* Counts from the start of the processes: the last one of a start replaces those before it, but for the share of ranks that were lost. */
 static void add_usage(struct reader *r, const json_t *usage)
 {
 	struct gn_account *a = &r->a;
+	int ranks;
 
 	if (!json_is_object(usage))
 		return;
+	ranks = small(usage, "ranks", a->ranks);
 	a->usage_starts += !r->has_usage;
-	a->cpu_s -= r->has_usage ? r->cpu_s : 0;
-	a->available_s -= r->has_usage ? r->available_s : 0;
-	r->has_usage = 1;
-	a->is_usage_partial |= small(usage, "ranks", a->ranks) < a->ranks;
 	a->processors = small(usage, "processors", 0);
+	a->cpu_s -= r->has_usage ? share_left(r->cpu_s, r->usage_ranks, ranks) : 0;
+	a->available_s -= r->has_usage ? share_left(r->available_s, r->processors, a->processors) : 0;
+	r->has_usage = 1;
+	r->usage_ranks = ranks;
+	r->processors = a->processors;
+	a->is_usage_partial |= ranks < a->ranks;
 	r->cpu_s = number_or_0(usage, "cpu_s");
 	r->available_s = number_or_0(usage, "age_s") * a->processors;
 	a->cpu_s += r->cpu_s;

@@ -38,6 +38,7 @@ libgannet_train_a_SOURCES += \
 	src/train/loop/replica_plan.c \
 	src/train/loop/served.c src/train/loop/served.h \
 	src/train/loop/session.c src/train/loop/session.h \
+	src/train/loop/session_auto_mesh.c \
 	src/train/loop/session_best.c \
 	src/train/loop/session_checkpoint.c \
 	src/train/loop/session_compress.c \

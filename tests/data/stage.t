@@ -63,6 +63,8 @@ check 'of which nothing is left' test ! -e d2/set
 expect 0 '"copied": [1-3],.*"kept": [1-3],' 'and it is staged again' spread
 check 'on both' sh -c 'test "$(ls d1/set/*.h5 d2/set/*.h5 | wc -l)" -eq 4 && ls d2/set/*.h5'
 expect 0 '"copied": 8,.*"kept": 0,' 'another dataset, with the disks in another order' stage other "$work/d2/set:$work/d1/set"
+expect 0 'in 8 shards checked' 'verify takes the list' "$gannet" verify "$work/d2/set:$work/d1/set"
+expect 0 '^shards     8, ' 'info, too' "$gannet" info "$work/d2/set:$work/d1/set"
 # shellcheck disable=SC2016 # sh expands it
 check 'leaves no shard of the first' sh -c 'for f in d1/set/*.h5 d2/set/*.h5; do cmp "$f" "other/${f##*/}" || exit 1; done'
 cp d1/set/shard-00001.h5 d2/set/ 2>/dev/null || cp d2/set/shard-00001.h5 d1/set/

@@ -173,6 +173,14 @@ static void after_losses(void **state)
 	assert_int_equal(a.losses, 0);
 	assert_int_equal(a.world_count, 1);
 	assert_s(a.recovery_s, 2);
+	/* what a lost rank has used stays counted: of 4 ranks and processors a quarter */
+	assert_int_equal(account(START("start", "10:00:00", "0")
+				 "{\"event\": \"step\", \"time\": \"2026-11-24T10:00:10Z\", \"step\": 10, \"usage\": {\"ranks\": 4, \"cpu_s\": 36, "
+				 "\"age_s\": 10, \"processors\": 4}}\n" LOST("10:00:17", "10", "0", "1.0")
+				 "{\"event\": \"step\", \"time\": \"2026-11-24T10:00:27Z\", \"step\": 20, \"usage\": {\"ranks\": 3, \"cpu_s\": 60, "
+				 "\"age_s\": 27, \"processors\": 3}}\n", &a), GN_OK);
+	assert_s(a.cpu_s, 60 + 9);
+	assert_s(a.available_s, 3 * 27 + 10);
 	/* more than are kept */
 	assert_int_equal(account(START("start", "10:00:00", "0") LOST("10:00:01", "1", "0", "1") LOST("10:00:02", "2", "0", "1")
 				 LOST("10:00:03", "3", "0", "1") LOST("10:00:04", "4", "0", "1") LOST("10:00:05", "5", "0", "1")

@@ -13,3 +13,4 @@ lenet() { # NAME RANKS OPTION...
 }
 digest() { "$jsonl" "$scratch/$1.jsonl" end params_sha256 | tail -1; }
 same() { test -n "$(digest "$1")" && test "$(digest "$1")" = "$(digest "$2")"; }
+score() { "$jsonl" "$scratch/$1.jsonl" eval top1 top5 loss | awk '{ printf "%s %s %.12g\n", $1, $2, $3 }'; } # sums over ranks have an order

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Random faults in every way to share a step: a rank is killed, stopped for good, stopped for less than the limits, or starts late, after
 # a random step. A run whose fault passes ends with the parameters of a run without one. Another ends with code 4, names the rank and
-# leaves no checkpoint that is not whole; resumed, it ends with those parameters, too. With parameter servers' async and ssp, where no two
+# (in a pipeline its stage) and leaves no checkpoint that is not whole; resumed, it ends with those parameters, too. With parameter servers' async and ssp, where no two
 # runs have the same parameters, it comes to its last step; and a worker's loss does not end it where no worker serves, but for rank 0's.
 # GN_FAULTS faults (8; 300 in tests/long), GN_SEED the first; each is repeated by its own seed. GN_MODES: only in modes that match it.
 set -u
@@ -11,6 +11,7 @@ jsonl=$GN_SOURCE/tests/cmd/jsonl
 export UCX_WARN_UNUSED_ENV_VARS=n GANNET_LOG=warn OMP_NUM_THREADS=1
 modes=('' '--compress bf16' '--compress fp16' '--compress int8' '--compress topk:0.01' '--compress dgc:0.01' '--compress powersgd:2'
 	'--shard optimizer' '--shard gradients --accumulate 2' '--local-steps 4' '--transport tcp --algo ring' '--no-overlap' '--parallel data=1 --micro-batches 2'
+	'--parallel pipeline=2 --micro-batches 2 --pipe-schedule gpipe'
 	'--update sync --servers 1' '--update async --servers 1' '--update ssp:3 --servers 1'
 	'--update sync --servers shared' '--update async --servers shared' '--update ssp:3 --servers shared')
 some=()
@@ -87,17 +88,26 @@ went_on() { # NAME RANKS RANK
 	grep -qE "rank $3 (was killed by signal|ended with code 4).*; $(($2 - 1)) of $2 ranks succeeded" "$scratch/$1.err" ||
 		{ echo 'the others did not all succeed'; return 1; }
 }
+# All ranks are on one node, so that pipelines are ranks in a row.
+stage_named() { # NAME RANKS MODE RANK
+	local stages=$2
+	[[ $3 == *--parallel* ]] || return 0
+	[[ $3 != *pipeline=2* ]] || stages=2
+	grep -q "rank $4, stage $(($4 % stages)) of $stages of pipeline $(($4 / stages)), is lost" "$scratch/$1.err" ||
+		{ echo "the stage of rank $4 is not named"; return 1; }
+}
 # Ended by the loss of a rank, then resumed.
 lost() { # NAME RANKS MODE RANK CODE REFERENCE
 	[[ $5 == 4 ]] || { echo "exit code $5, not 4"; return 1; }
 	grep -qE "rank $4 on .* is lost|rank $4 was killed by signal" "$scratch/$1.err" || { echo "rank $4 is not named"; return 1; }
-	others "$1" "$4" && whole "$1" && lenet "$1" "$2" "$3" --resume auto && same "$1" "$6" "$3"
+	stage_named "$1" "$2" "$3" "$4" && others "$1" "$4" && whole "$1" && lenet "$1" "$2" "$3" --resume auto && same "$1" "$6" "$3"
 }
 fault() { # SEED
 	local mode fault ranks rank reference name=$1 code pid
 	RANDOM=$1
 	mode=$((RANDOM % ${#modes[@]})) fault=${faults[RANDOM % ${#faults[@]}]} ranks=$((RANDOM % 3 + 2))
 	[[ ${modes[mode]} != *'--servers 1'* ]] || ((ranks > 2)) || ranks=3
+	[[ ${modes[mode]} != *pipeline=2* ]] || ((ranks != 3)) || ranks=4
 	rank=$((RANDOM % ranks)) reference=$mode-$ranks mode=${modes[mode]}
 	echo "$fault: rank $rank of $ranks, train $mode"
 	[[ $(digest "$reference") ]] || lenet "$reference" "$ranks" "$mode" || { cat "$scratch/$reference.err"; return 1; }

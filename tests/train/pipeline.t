@@ -1,5 +1,5 @@
 #!/bin/bash
-# Pipelines: the bits of one rank that accumulates as many micro-batches, checkpoints from mesh to mesh, losses named by stage.
+# Pipelines: the bits of one rank that accumulates as many micro-batches, checkpoints from mesh to mesh, a mesh that is chosen, losses named by stage.
 set -u
 # shellcheck source=tests/train/digits.sh
 . "$GN_SOURCE/tests/train/digits.sh"
@@ -9,7 +9,6 @@ net() { # NAME RANKS MODEL OPTION...: in $scratch/NAME
 }
 small='--side 16 --channels 1'
 weights() { echo "$scratch/$1/latest/${2:-model}.safetensors"; }
-score() { "$jsonl" "$scratch/$1.jsonl" eval top1 top5 loss | awk '{ printf "%s %s %.12g", $1, $2, $3 }'; } # sums over ranks have an order
 
 # One rank, four batches a step, and the same as micro-batches of one.
 mix='--mixup 0.2 --ema 0.9'
@@ -61,6 +60,28 @@ go_on() { net "$1" "$2" lenet --steps "$3" --resume auto "${@:4}"; }
 	check 'in two pipelines' net odd4 4 lenet --batch 4 --global-batch 12 --steps 4 $mix --parallel data=2,pipeline=2 --cut conv2
 	check 'the same bits' same odd2 odd4
 }
+# --parallel auto, on links that a table describes as fast as can be, and as slow: as many samples and micro-batches of a step in any mesh.
+check 'links are measured' launch 2 "$gannet" tune --transport tcp --seconds 0.005 --max-bytes 64K --out "$scratch/table"
+rate() { # BYTES_PER_S
+	perl -MJSON::PP -i -pe '$t = decode_json($_); $t->{node}{bytes_per_s} = '"$1"'; delete $t->{allreduce};
+		%$_ = (%$_, latency_s => 0, s_per_byte => 0, send_s => 0, receive_s => 0) for @{$t->{node}{ranges}}; $_ = encode_json($t) . "\n"' "$scratch/table"
+}
+auto() { net "$1" 2 lenet --steps "$2" --batch 4 --accumulate 2 --parallel auto --transport tcp --tuning "$scratch/table" "${@:3}"; }
+chosen() { "$jsonl" "$scratch/$1.jsonl" "$2" mesh_choice | grep -o "^.*data=$3.*is the fastest"; }
+# shellcheck disable=SC2086
+{
+	check 'links that take no time' rate 1e12
+	check 'a mesh is chosen' auto turn 3 $mix
+	check 'of data' chosen turn start 2,pipeline=1
+	check 'on two ranks of data' net there2 2 lenet --batch 4 --accumulate 2 --steps 3 $mix
+	check 'the same bits' same there2 turn
+	check 'links on which gradients take seconds' rate 1e5
+	check 'the run goes on in the mesh of now' auto turn 6 $mix --resume auto
+	check 'which is a pipeline' chosen turn resume 1,pipeline=2
+	check 'on one rank' go_on there2 1 6 --batch 4 --accumulate 4 $mix
+	check 'the same bits' same there2 turn
+}
+expect 0 'written by 4 ranks in 2 pipelines, global batch' 'info counts its ranks' "$gannet" info "$scratch/mesh"
 check 'eval reads it' "$gannet" eval --data "$scratch/val" --checkpoint "$scratch/three" --threads 1
 check 'export, too' "$gannet" export --checkpoint "$scratch/mesh" --out "$scratch/out.safetensors"
 log=$scratch/mesh.jsonl
@@ -111,6 +132,8 @@ refuse() { expect 2 "$1" "$2" "$gannet" train --data "$scratch/train" --model le
 refuse 'micro-batches 3 does not divide --batch 16' 'micro-batches that do not fit' --batch 16 --micro-batches 3 --parallel pipeline=2
 refuse '65536 x --micro-batches 65536: a step has at most' 'more batches than can be counted' --batch 65536 --accumulate 65536 \
 	--micro-batches 65536 --parallel pipeline=2
+refuse 'each mesh has cuts of its own' 'cuts for all meshes' --parallel auto --cut fc1
+refuse '.--parallel auto and --shard cannot be combined' 'auto and what pipelines cannot' --parallel auto --shard optimizer
 refuse '--cut is where stages of a pipeline begin' 'a cut without a pipeline' --cut fc1
 refuse '--pipe-schedule is of pipelines' 'a schedule without a pipeline' --pipe-schedule gpipe
 refuse '.--parallel pipeline=2 and --shard cannot be combined: each stage' 'a sharded pipeline' --parallel pipeline=2 --shard optimizer

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Pipelines of larger networks: the bits of one rank that accumulates as many micro-batches; automatic cuts; bf16 where there is it.
+# Pipelines of larger networks: the bits of one rank that accumulates as many micro-batches, also over whole epochs; automatic cuts; bf16 where
+# there is it.
 set -u
 # shellcheck source=tests/train/digits.sh
 . "$GN_SOURCE/tests/train/digits.sh"
@@ -30,6 +31,29 @@ END
 side=32
 check 'cuts that are chosen' net chosen 2 resnet18 --batch 6 --micro-batches 3 --parallel pipeline=2
 check 'the same bits' same resnet18 chosen
+# Whole epochs: the accuracy of data parallel, to the bit.
+whole() { # NAME RANKS MODEL OPTION...
+	timeout -k 5 1800 "$gannet" launch -n "$2" -- "$gannet" train --data "$scratch/train" --val "$scratch/val" --model "$3" --lr 0.05 --threads 1 --loader-threads 1 \
+		--checkpoint "$scratch/$1" --log "$scratch/$1.jsonl" "${@:4}"
+}
+alike() { # NAME NAME: and shows it
+	score "$2"
+	same "$1" "$2" && [[ $(score "$1") && $(score "$1") == "$(score "$2")" ]]
+}
+while read -r model options; do
+	# shellcheck disable=SC2086 # options
+	{
+		check "$model, whole epochs on one rank" whole "$model-e1" 1 "$model" --batch 16 --accumulate 4 $options
+		check 'in a pipeline' whole "$model-e2" 2 "$model" --batch 64 --micro-batches 4 --parallel pipeline=2 $options
+		check 'the same parameters and accuracy' alike "$model-e1" "$model-e2"
+		check 'on two ranks' whole "$model-d" 2 "$model" --batch 16 --accumulate 2 $options
+		check 'in two pipelines' whole "$model-d2" 4 "$model" --batch 32 --micro-batches 2 --parallel data=2,pipeline=2 $options
+		check 'the same parameters and accuracy' alike "$model-d" "$model-d2"
+	}
+done <<END
+lenet --epochs 3
+resnet20 --epochs 2 --side 16 --channels 1
+END
 if grep -q 'avx512bw.*avx512vl' /proc/cpuinfo; then
 	check 'bf16 in a pipeline' net bf16 2 resnet18 --batch 6 --micro-batches 3 --parallel pipeline=2 --cut layer3 --precision bf16-emulated
 else

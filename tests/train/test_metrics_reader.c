@@ -117,6 +117,27 @@ static void test_starts_begin_runs(void **state)
 	gn_curves_free(runs, count);
 }
 
+/* Names of many runs stay beside each other: ends of those that are too long, of whole letters. */
+static void test_svg_names(void **state)
+{
+	struct gn_curve_step step = {.epoch = 1, .loss = 1};
+	struct gn_curve runs[6] = {{.run = 0}};
+	struct gn_strbuf svg;
+
+	(void)state;
+	for (int i = 0; i < 6; i++)
+		runs[i] = (struct gn_curve){.label = "lenet on \xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9 three rank", .steps = &step, .step_count = 1};
+	gn_strbuf_init(&svg);
+	gn_curve_svg(runs, 1, &svg);
+	assert_non_null(strstr(gn_strbuf_text(&svg), ">lenet on "));
+	gn_strbuf_clear(&svg);
+	gn_curve_svg(runs, 6, &svg);
+	assert_non_null(strstr(gn_strbuf_text(&svg), "<text x='740' y='18'"));
+	assert_null(strstr(gn_strbuf_text(&svg), ">lenet on "));
+	assert_non_null(strstr(gn_strbuf_text(&svg), "\u2026\xc3\xa9\xc3\xa9\xc3\xa9 three rank<"));
+	gn_strbuf_release(&svg);
+}
+
 static void test_svg_is_drawn(void **state)
 {
 	struct gn_curve *curve;
@@ -254,6 +275,7 @@ int main(void)
 		cmocka_unit_test(test_resume_drops_what_was_lost),
 		cmocka_unit_test(test_worlds),
 		cmocka_unit_test(test_starts_begin_runs),
+		cmocka_unit_test(test_svg_names),
 		cmocka_unit_test(test_svg_is_drawn),
 		cmocka_unit_test(test_ranks),
 		cmocka_unit_test(test_diverged),

@@ -133,6 +133,15 @@ expect 4 "0 of 2 ranks succeeded" "and 4 if none did" timeout -k 5 60 "$gannet" 
 # shellcheck disable=SC2016
 expect 0 "is stopped .SIGSTOP. and does not end" "a stopped rank that is the last is killed" \
 	timeout -k 5 60 "$gannet" launch -n 2 --keep-going --grace 1 -- sh -c '[ "$PMIX_RANK" = 0 ] || kill -STOP $$'
+# Rank 1 is lost; then the launcher is asked to stop, and ranks 0 and 2 do.
+stops() {
+	# shellcheck disable=SC2016
+	ERR=$scratch/err timeout -k 5 60 "$gannet" launch -n 3 --keep-going -- sh -c 'trap "exit 5" TERM; [ "$PMIX_RANK" != 1 ] || kill -9 $$
+		until grep -q "rank 1 was killed" "$ERR"; do sleep 0.02; done; [ "$PMIX_RANK" != 0 ] || kill -TERM $PPID
+		while :; do sleep 0.02; done' 2>"$scratch/err"
+	[[ $? == 5 ]] || { cat "$scratch/err"; return 1; }
+}
+check "a program that is stopped after a loss ended because it was stopped" stops
 once() { # what is wrong with a command line is said by rank 0, of whichever rank it is by the launcher
 	launch 3 "$gannet" "$@" >"$scratch/out" 2>"$scratch/err"
 	[[ $? == 2 && $(wc -l <"$scratch/err") == 1 ]] && grep -q 'train: ' "$scratch/err"

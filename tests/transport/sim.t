@@ -42,6 +42,8 @@ printf '%s\n' '{"event": "start", "ranks": 1, "global_batch": 32, "parameters": 
 	'{"event": "step", "time_ms": {"data": 1, "forward": 9, "backward": 20, "optimizer": 2}}' '{"eve' >"$scratch/log.jsonl"
 expect 0 "a step of 32 ms alone, 32 images a rank, 4000000 bytes of gradient in 4 buckets" "a step by a log" \
 	sim --log "$scratch/log.jsonl"
+sed 's/"ranks": 1,/"ranks": 2, "mesh": {"data": 1, "pipeline": 2},/' "$scratch/log.jsonl" >"$scratch/mesh.jsonl"
+expect 2 "of a pipeline of 2 stages, and has the times of one stage" "a log of a pipeline is refused" sim --log "$scratch/mesh.jsonl"
 echo '{}' >"$scratch/log.jsonl"
 expect 3 "is it a log" "another file is refused" sim --log "$scratch/log.jsonl"
 expect 2 "one of" "two descriptions are refused" sim --log "$scratch/log.jsonl" --compute-ms 3

@@ -43,7 +43,7 @@ static struct gn_sim_pipe_result run(const struct gn_sim_topology *t, int stages
 	struct gn_sim_pipe_stage *costs = calloc((size_t)stages, sizeof *costs);
 	struct gn_sim_pipe_action *actions = orders(stages, batches, is_gpipe);
 	int *ranks = calloc((size_t)size, sizeof *ranks);
-	struct gn_sim_pipe p = {stages, size / stages, batches, costs, actions, ranks};
+	struct gn_sim_pipe p = {stages, size / stages, batches, costs, actions, ranks, 0};
 	struct gn_sim_pipe_result r;
 	struct gn_err err;
 
@@ -98,7 +98,7 @@ static void test_messages(void **state)
 		struct gn_sim_pipe_stage costs[] = {each, each};
 		const struct gn_sim_pipe_action actions[] = {{0, 0}, {1, 0}, {0, 0}, {1, 0}};
 		const int ranks[] = {0, 2, 1, 3};
-		const struct gn_sim_pipe p = {2, 2, 1, costs, actions, ranks};
+		const struct gn_sim_pipe p = {2, 2, 1, costs, actions, ranks, 0};
 		struct gn_sim_pipe_result r;
 		struct gn_err err;
 
@@ -123,13 +123,45 @@ static void test_sums(void **state)
 	expect_near(run(&t, 2, 3, 0, each).sum_s, 2 * 0.75 * 0.4);
 }
 
+/* Buckets that become ready in the middle and at the end of backward; and the fastest sum of those that there are, of one simulation. */
+static void test_buckets(void **state)
+{
+	struct gn_sim_topology t = plain(4, 1);
+	struct gn_sim_pipe_stage cost = {.forward_s = 1, .backward_s = 2, .gradient_bytes = 4e8, .update_s = 0.5};
+	const struct gn_sim_pipe_action actions[] = {{0, 0}, {1, 0}};
+	const int ranks[] = {0, 1, 2, 3};
+	struct gn_sim_pipe p = {1, 4, 1, &cost, actions, ranks, 2e8};
+	const struct gn_algorithm *ring = gn_algorithm_find(GN_COLLECTIVE_ALLREDUCE, "ring"), *all;
+	struct gn_sim_pipe_result r, one, best = {.step_s = 1e9};
+	struct gn_err err;
+	size_t count;
+
+	(void)state;
+	assert_ok(gn_sim_pipe_run(&t, &p, ring, &r, &err));
+	expect_near(r.sum_s, 2 * 0.75 * 0.4);
+	expect_near(r.step_s, 3 + r.sum_s / 2 + 0.5); /* the first one is done before the second one is ready */
+	cost.gradient_bytes = 4e9;
+	p.bucket_bytes = 2e9;
+	assert_ok(gn_sim_pipe_run(&t, &p, ring, &r, &err));
+	expect_near(r.step_s, 2 + r.sum_s + 0.5); /* the first one takes longer than the rest of backward */
+	p.bucket_bytes = 0;
+	all = gn_algorithms(&count);
+	for (size_t i = 0; i < count; i++)
+		if (all[i].what == GN_COLLECTIVE_ALLREDUCE && !gn_sim_pipe_run(&t, &p, &all[i], &one, &err) && one.step_s < best.step_s)
+			best = one;
+	assert_ok(gn_sim_pipe_run(&t, &p, NULL, &r, &err));
+	assert_ptr_equal(r.sum, best.sum);
+	expect_near(r.step_s, best.step_s);
+	assert_int_equal(r.network_bytes, best.network_bytes);
+}
+
 static void test_refusals(void **state)
 {
 	const struct gn_sim_pipe_stage costs[] = {{.forward_s = 1, .backward_s = 1, .out_bytes = 8}, {.forward_s = 1, .backward_s = 1}};
 	const struct gn_sim_pipe_action backward_first[] = {{1, 0}, {0, 0}, {0, 0}, {1, 0}};
 	const struct gn_algorithm *ring = gn_algorithm_find(GN_COLLECTIVE_ALLREDUCE, "ring");
 	const int ranks[] = {0, 1};
-	struct gn_sim_pipe p = {2, 1, 1, costs, backward_first, ranks};
+	struct gn_sim_pipe p = {2, 1, 1, costs, backward_first, ranks, 0};
 	struct gn_sim_topology t = plain(2, 1), larger = plain(3, 1);
 	struct gn_sim_pipe_result r;
 	struct gn_err err;
@@ -160,7 +192,7 @@ static void test_many_ranks(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_equal_stages), cmocka_unit_test(test_messages), cmocka_unit_test(test_sums),
+		cmocka_unit_test(test_equal_stages), cmocka_unit_test(test_messages), cmocka_unit_test(test_sums), cmocka_unit_test(test_buckets),
 		cmocka_unit_test(test_refusals),     cmocka_unit_test(test_many_ranks),
 	};
 

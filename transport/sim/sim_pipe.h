@@ -5,7 +5,8 @@
  * its order and the stage before has sent its input; a backward likewise behind it. Messages take the ports of the machine and processor
  * time at both ends and else overlap computing; a receiver has room for all. The gradients of a stage are summed in the time that gn_sim_run
  * gives for its ranks alone, of a network that it shares evenly with the other stages of its nodes, from when the last of them has ended its
- * last backward: that a sum may begin during that backward is not counted. Streams (sim_stream.h) are not: a port sends one message at a time.
+ * last backward; with buckets that backward makes them ready evenly, and one after the other is summed from then on. Streams (sim_stream.h) are
+ * not counted: a port sends one message at a time.
  *
  *     step   = max over stages of (end of the last backward + sum + update)
  *     bubble = 1 - computing of all ranks / (ranks * end of the last backward of all); (P - 1) / (M + P - 1) where all P stages take equally
@@ -35,6 +36,7 @@ struct gn_sim_pipe {
 	const struct gn_sim_pipe_stage *costs;	  /* [stages] */
 	const struct gn_sim_pipe_action *actions; /* [stage * 2 * batches + i], in the order of the stage */
 	const int *ranks;			  /* [data index * stages + stage]: of the machine; all are there once */
+	double bucket_bytes;			  /* of gradients that are summed while the last backward runs; 0: they are summed after it */
 };
 
 struct gn_sim_pipe_result {
@@ -42,9 +44,11 @@ struct gn_sim_pipe_result {
 	double sum_s;	       /* of the stage that sums for longest */
 	double bubble;	       /* 0 .. 1 */
 	uint64_t network_bytes; /* between nodes, of all ranks in a step */
+	const struct gn_algorithm *sum; /* that took this time; NULL: nothing is summed */
 };
 
-/* With the machine's jitter and stragglers. GN_ERR_USAGE: an invalid machine, or not as many ranks as it has. GN_ERR_FAILED: the orders of
+/* With the machine's jitter and stragglers. sum: of gradients; NULL: the fastest that the machine can have, or on more than 256 ranks the ring.
+ * GN_ERR_USAGE: an invalid machine, or not as many ranks as it has. GN_ERR_FAILED: the orders of
  * two stages wait for each other. GN_ERR_UNSUPPORTED: more than 2^31 messages, or as gn_sim_run. */
 enum gn_status gn_sim_pipe_run(const struct gn_sim_topology *t, const struct gn_sim_pipe *p, const struct gn_algorithm *sum,
 			       struct gn_sim_pipe_result *out, struct gn_err *err);

@@ -58,6 +58,7 @@ struct gn_checkpoint_info {
 	char model[32];
 	int64_t classes, channels, side;
 	int64_t global_batch, world_size;
+	int64_t ranks;			/* more than world_size where a pipeline is one of these */
 	char dataset_digest[65];
 	char classes_digest[65];	/* of the class names, equal for train and val */
 	/* when saving: the dataset whose class names are written, borrowed; NULL: none. When loading: NULL */

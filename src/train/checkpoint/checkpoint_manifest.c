@@ -79,6 +79,8 @@ static void json_info(struct gn_json *j, const struct gn_checkpoint_info *info)
 	gn_json_uint(j, "skipped", info->state.skipped);
 	gn_json_string(j, "optimizer", gn_optim_name(info->optimizer));
 	gn_json_int(j, "world_size", info->world_size);
+	if (info->ranks > info->world_size)
+		gn_json_int(j, "ranks", info->ranks);
 	gn_json_int(j, "global_batch", info->global_batch);
 	gn_json_object(j, "model");
 	gn_json_string(j, "name", info->model);
@@ -222,6 +224,9 @@ static const char *parse_info(const json_t *root, struct gn_checkpoint_info *inf
 		return "dataset";
 	info->is_encrypted = json_object_get(root, "encryption") != NULL;
 	info->state = (struct gn_run_state){(uint64_t)step, (uint64_t)epoch, (uint64_t)sample, (uint64_t)seed, 0};
+	info->ranks = info->world_size;
+	if (json_object_get(root, "ranks") && get_count(root, "ranks", info->world_size, INT32_MAX, &info->ranks))
+		return "ranks";
 	if (json_object_get(root, "number") && get_count(root, "number", 1, INT64_MAX, &info->number))
 		return "number";
 	if (json_object_get(root, "compress") && get_text(root, "compress", info->compress, sizeof info->compress))

@@ -284,9 +284,6 @@ const struct gn_train_conflict *gn_train_conflicts(size_t *count)
 	return conflicts;
 }
 
-/* As --accumulate alone. */
-enum { BATCHES_MAX = 65536 };
-
 static enum gn_status check_parallel(const struct gn_train_options *o, struct gn_err *err)
 {
 	struct gn_mesh_shape shape;
@@ -297,12 +294,14 @@ static enum gn_status check_parallel(const struct gn_train_options *o, struct gn
 	if (o->micro_batches > 1 && o->batch % o->micro_batches)
 		return gn_err_set(err, GN_ERR_USAGE, "--micro-batches %lld does not divide --batch %lld", (long long)o->micro_batches,
 				  (long long)o->batch);
-	if (o->accumulate * o->micro_batches > BATCHES_MAX)
+	if (o->accumulate * o->micro_batches > GN_STEP_BATCHES_MAX)
 		return gn_err_set(err, GN_ERR_USAGE, "--accumulate %lld x --micro-batches %lld: a step has at most %d batches of a rank",
-				  (long long)o->accumulate, (long long)o->micro_batches, BATCHES_MAX);
+				  (long long)o->accumulate, (long long)o->micro_batches, GN_STEP_BATCHES_MAX);
 	if (o->parallel && shape.data && shape.pipeline == 1 && shape.tensor == 1 && asks_elastic(o))
 		return gn_err_set(err, GN_ERR_USAGE, "--parallel %s and --elastic cannot be combined: the number of ranks changes; leave --parallel out",
 				  o->parallel);
+	if (o->cut && o->parallel && gn_mesh_is_auto(o->parallel))
+		return gn_err_set(err, GN_ERR_USAGE, "--cut and --parallel auto: each mesh has cuts of its own; give the mesh, or leave --cut out");
 	if (o->cut && !asks_pipeline(o))
 		return gn_err_set(err, GN_ERR_USAGE, "--cut is where stages of a pipeline begin: give --parallel pipeline=N, too");
 	return GN_OK;

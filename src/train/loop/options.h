@@ -14,6 +14,8 @@
 
 #define GN_TRAIN_OPTIONS_MAX 128
 enum { GN_PATIENCE_MAX = 1000 };
+/* Batches of a rank in a step. */
+enum { GN_STEP_BATCHES_MAX = 65536 };
 
 struct gn_server_client;
 struct gn_carried;
@@ -95,7 +97,7 @@ struct gn_train_options {
 	const char *shard;	       /* one of GN_SHARD_CHOICES */
 	const char *update, *servers;  /* as gn_server_parse takes them */
 	struct gn_server_client *served; /* of a worker of parameter servers; NULL: there are none */
-	const char *parallel;	       /* as gn_mesh_parse takes it; NULL: all ranks are of data */
+	const char *parallel;	       /* as gn_mesh_parse takes it, "auto": chosen; NULL: all ranks are of data */
 	const char *pipe_schedule;     /* one of GN_PIPE_CHOICES */
 	int64_t micro_batches;	       /* in which each batch passes a pipeline; batch and accumulate count micro-batches within a run */
 	const char *cut;	       /* as gn_cuts_parse takes it; NULL: chosen */

@@ -242,9 +242,7 @@ static enum gn_status open_all(struct gn_session *s, struct gn_err *err)
 	enum gn_status status;
 
 	gn_input_threads(s->options->threads, gn_world_local_size(gn_comm_world(s->comm)));
-	status = divide_batches(s, err);
-	if (!status)
-		status = gn_compress_parse(s->options->compress, &s->compress, err);
+	status = gn_compress_parse(s->options->compress, &s->compress, err);
 	if (!status && s->options->checkpoint_key) {
 		status = gn_data_key_read(s->options->checkpoint_key, &s->checkpoint.key, err);
 		s->checkpoint.info.key = &s->checkpoint.key;
@@ -329,9 +327,11 @@ enum gn_status gn_session_create(const struct gn_train_options *options, const c
 	s->checkpoint.info.options = options->options_text;
 	status = gn_session_choose_device(s, err);
 	if (!status)
+		status = gn_agree_status(comm, open_all(s, err), err);
+	if (!status)
 		status = gn_session_open_mesh(s, err);
 	if (!status)
-		status = gn_agree_status(comm, open_all(s, err), err);
+		status = gn_agree_status(comm, divide_batches(s, err), err);
 	if (!status)
 		status = gn_session_cut(s, err);
 	if (!status)

@@ -138,8 +138,14 @@ struct gn_session_pipeline {
 	uint64_t sent_bytes;
 };
 
+/* More than the names of all places where a network can be cut. */
+#define GN_SESSION_CUT_MAX 4096
+
 struct gn_session {
 	const struct gn_train_options *options;
+	struct gn_train_options resolved; /* with --parallel auto these, from the choice on: */
+	char mesh_cut[GN_SESSION_CUT_MAX];
+	char mesh_choice[1024];		 /* rank 0: what was chosen, and what is predicted of each mesh; empty: nothing was */
 	struct gn_comm *comm;		 /* of the ranks that take each step together */
 	struct gn_session_pipeline *pipeline; /* NULL: each rank has the whole network */
 	int worker, workers;		 /* in the order of samples: of comm's ranks, of its pipelines, or of all workers of parameter servers */
@@ -315,11 +321,14 @@ double gn_session_epoch(const struct gn_session *s);
 
 /* --- pipelines and tensor groups: session_pipeline.c, session_tensor.c and session_mesh_log.c --- */
 
-/* Collective; failures are agreed on. With --parallel: the mesh, and, where it has pipelines or tensor groups, s->pipeline. Sets worker and
- * workers. */
+/* Collective; failures are agreed on. After the model is there. With --parallel: the mesh, and, where it has pipelines or tensor groups,
+ * s->pipeline. Sets worker and workers. */
 enum gn_status gn_session_open_mesh(struct gn_session *s, struct gn_err *err);
-/* Collective; failures are agreed on. After the model is there: where it is cut, this rank's part and its stage, or its slice and
- * its group. Without them nothing, here and below. */
+/* The same for --parallel auto, session_auto_mesh.c: chooses. Each pipeline has --batch and --micro-batches for each of its ranks: samples and
+ * micro-batches of a step are the same whatever is chosen. Replaces s->options. */
+enum gn_status gn_session_choose_mesh(struct gn_session *s, struct gn_mesh_shape *out, struct gn_err *err);
+/* Collective; failures are agreed on. Where the model is cut, this rank's part and its stage, or its slice and its group. Without them
+ * nothing, here and below. */
 enum gn_status gn_session_cut(struct gn_session *s, struct gn_err *err);
 /* Local. Memory for the whole arrays. */
 enum gn_status gn_session_alloc_whole(struct gn_session *s, struct gn_err *err);

@@ -172,6 +172,8 @@ void gn_session_put_mesh(const struct gn_session *s, struct gn_json *j)
 	const struct gn_session_pipeline *p = s->pipeline;
 	struct gn_strbuf cuts;
 
+	if (*s->mesh_choice)
+		gn_json_string(j, "mesh_choice", s->mesh_choice);
 	if (!p)
 		return;
 	gn_json_object(j, "mesh");
@@ -192,16 +194,29 @@ void gn_session_put_mesh(const struct gn_session *s, struct gn_json *j)
 	gn_strbuf_release(&cuts);
 }
 
+/* is: ", is lost" or nothing. */
+static void name_rank(const struct gn_mesh *m, int rank, const char *is, struct gn_err *err)
+{
+	if (m->shape.tensor > 1)
+		gn_err_prefix(err, "rank %d, slice %d of %d of tensor group %d%s", rank, gn_mesh_slice(m, rank), m->shape.tensor,
+			      gn_mesh_data_index(m, rank), is);
+	else
+		gn_err_prefix(err, "rank %d, stage %d of %d of pipeline %d%s", rank, gn_mesh_stage(m, rank), m->shape.pipeline,
+			      gn_mesh_data_index(m, rank), is);
+}
+
 void gn_session_name_lost(const struct gn_session *s, struct gn_err *err)
 {
 	const struct gn_session_pipeline *p = s->pipeline;
 	const struct gn_world *world = gn_comm_world(s->comm);
+	int named = 0;
 
 	for (int r = gn_comm_size(s->comm) - 1; p && r >= 0; r--)
-		if (gn_world_is_lost(world, r) && p->mesh.shape.tensor > 1)
-			gn_err_prefix(err, "rank %d, slice %d of %d of tensor group %d, is lost", r, gn_mesh_slice(&p->mesh, r), p->mesh.shape.tensor,
-				      gn_mesh_data_index(&p->mesh, r));
-		else if (gn_world_is_lost(world, r))
-			gn_err_prefix(err, "rank %d, stage %d of %d of pipeline %d, is lost", r, gn_mesh_stage(&p->mesh, r), p->mesh.shape.pipeline,
-				      gn_mesh_data_index(&p->mesh, r));
+		if (gn_world_is_lost(world, r)) {
+			name_rank(&p->mesh, r, ", is lost", err);
+			named++;
+		}
+	/* of a rank that has left, not been lost, or of messages that ended before anybody knew why */
+	if (p && !named)
+		name_rank(&p->mesh, gn_comm_rank(s->comm), "", err);
 }

@@ -32,9 +32,12 @@ enum gn_status gn_session_open_mesh(struct gn_session *s, struct gn_err *err)
 	struct gn_session_pipeline *p;
 	struct gn_mesh_shape shape;
 	int rank = gn_comm_rank(s->comm), data, stage;
-	enum gn_status status = s->options->parallel ? gn_mesh_parse(s->options->parallel, gn_comm_size(s->comm), &shape, err) : GN_OK;
+	const char *asked = s->options->parallel;
+	enum gn_status status = !asked ? GN_OK
+				: gn_mesh_is_auto(asked) ? gn_session_choose_mesh(s, &shape, err)
+							 : gn_mesh_parse(asked, gn_comm_size(s->comm), &shape, err);
 
-	if (status || !s->options->parallel || (shape.pipeline == 1 && shape.tensor == 1))
+	if (status || !asked || (shape.pipeline == 1 && shape.tensor == 1))
 		return status; /* alike on all ranks */
 	s->pipeline = p = calloc(1, sizeof *p);
 	status = p ? place(p, &shape, gn_comm_world(s->comm), err) : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a mesh");

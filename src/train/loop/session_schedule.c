@@ -76,6 +76,7 @@ enum gn_status gn_session_make_schedule(struct gn_session *s, struct gn_err *err
 				  gn_text_plural((uint64_t)o->batch), s->workers, gn_text_plural((uint64_t)s->workers));
 	s->checkpoint.info.global_batch = (int64_t)s->schedule.global_batch;
 	s->checkpoint.info.world_size = s->workers;
+	s->checkpoint.info.ranks = s->pipeline ? gn_comm_size(s->comm) : s->workers;
 	lr->lr = o->lr;
 	lr->start = o->lr_start;
 	lr->reference_batch = o->lr_batch;

@@ -4,6 +4,7 @@
 #include "data/shard/hold.h"
 #include "data/stage/stage.h"
 #include "src/base/file.h"
+#include "src/base/text.h"
 #include "src/base/thread.h"
 
 #include <limits.h>
@@ -92,8 +93,8 @@ static void tell(const struct gn_staging *s, const struct copying *c, const stru
 	else if (err)
 		gn_log_warn(log, "staging of %s failed: %s; the run goes on, and reads the source", from, err->text);
 	else
-		gn_log_info(log, "staged %s to %s: %u shards copied (%.1f MB in %.2f s), %u were there (%.1f MB); meanwhile this rank read %.1f MB of "
-			    "images from the source", from, c->to, r->copied, (double)r->copied_bytes * 1e-6, r->copy_s, r->kept,
+		gn_log_info(log, "staged %s to %s: %u shard%s copied (%.1f MB in %.2f s), %u were there (%.1f MB); meanwhile this rank read %.1f MB of "
+			    "images from the source", from, c->to, r->copied, gn_text_plural(r->copied), (double)r->copied_bytes * 1e-6, r->copy_s, r->kept,
 			    (double)r->kept_bytes * 1e-6, source_mb);
 }
 

@@ -319,7 +319,7 @@ static enum gn_status finish(const struct gn_running_step *run, struct gn_step_r
 	return status;
 }
 
-enum gn_status gn_step_run(struct gn_replica *r, const struct gn_step *step, struct gn_interval *sums, struct gn_step_result *out,
+enum gn_status gn_step_run(struct gn_replica *r, const struct gn_train_step *step, struct gn_interval *sums, struct gn_step_result *out,
 			   struct gn_err *err)
 {
 	struct gn_running_step run = {.r = r, .step = step, .sums = sums, .is_queued = gn_device_is_queued(r->device.device), .mark = gn_clock_ns(),

@@ -12,7 +12,7 @@
 #include "src/train/loop/replica.h"
 #include "src/train/metrics/scaling_report.h"
 
-struct gn_step {
+struct gn_train_step {
 	uint64_t number;     /* of the step; masks of dropout follow it */
 	uint64_t updates;    /* done, this one counted */
 	const struct gn_run_state *state; /* of the run before it */
@@ -35,7 +35,7 @@ struct gn_step_result {
 };
 
 /* Collective; a failure is this rank's alone unless a peer was lost. Adds its times to sums. */
-enum gn_status gn_step_run(struct gn_replica *r, const struct gn_step *step, struct gn_interval *sums, struct gn_step_result *out,
+enum gn_status gn_step_run(struct gn_replica *r, const struct gn_train_step *step, struct gn_interval *sums, struct gn_step_result *out,
 			   struct gn_err *err);
 
 #endif

@@ -7,7 +7,7 @@
 /* A step under way. */
 struct gn_running_step {
 	struct gn_replica *r;
-	const struct gn_step *step;
+	const struct gn_train_step *step;
 	struct gn_interval *sums;
 	int is_queued;	     /* the device computes beside the host */
 	uint64_t mark;	     /* the end of what is accounted for */

@@ -6,8 +6,9 @@
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
-enum { WIDTH = 900, LEFT = 70, RIGHT = 24, PANEL = 210, GAP = 58, TOP = 56 };
+enum { WIDTH = 900, LEFT = 70, RIGHT = 24, PANEL = 210, GAP = 58, TOP = 56, LETTER = 7 };
 
 static struct gn_axis y_axis(int panel, double low, double high)
 {
@@ -186,6 +187,26 @@ static void time_panel(struct gn_strbuf *out, const struct gn_curve *c, const st
 	}
 }
 
+/* Beside each other; of those that have too little room, the end, where they differ most. */
+static void run_names(struct gn_strbuf *out, const struct gn_curve *curves, size_t count)
+{
+	int each = (WIDTH - LEFT - RIGHT) / (int)count;
+	size_t room;
+
+	each = each < 280 ? each : 280;
+	room = (size_t)(each / LETTER > 4 ? each / LETTER : 4);
+	for (size_t c = 0; c < count; c++) {
+		const char *label = curves[c].label;
+		size_t len = strlen(label), skip = len > room ? len - room + 1 : 0;
+
+		while ((label[skip] & 0xc0) == 0x80) /* not within a letter of UTF-8 */
+			skip++;
+		gn_strbuf_printf(out, "<text x='%d' y='18' style='fill:%s'>%s", LEFT + (int)c * each, gn_chart_colour(c), skip ? "\u2026" : "");
+		gn_chart_escape(out, label + skip);
+		gn_strbuf_puts(out, "</text>\n");
+	}
+}
+
 void gn_curve_svg(const struct gn_curve *curves, size_t count, struct gn_strbuf *out)
 {
 	struct gn_axis x = {0, 0, LEFT, WIDTH - RIGHT, 0};
@@ -199,11 +220,7 @@ void gn_curve_svg(const struct gn_curve *curves, size_t count, struct gn_strbuf 
 			 "<style>text{font:12px sans-serif;fill:#222}.title{font-weight:bold}.left{text-anchor:end}"
 			 ".below{text-anchor:middle}.grid{stroke:#ddd}.axis{stroke:#444;fill:none}</style>\n"
 			 "<rect width='100%%' height='100%%' fill='white'/>\n", WIDTH, height, WIDTH, height);
-	for (size_t c = 0; c < count; c++) {
-		gn_strbuf_printf(out, "<text x='%d' y='18' style='fill:%s'>", LEFT + (int)c * 280, gn_chart_colour(c));
-		gn_chart_escape(out, curves[c].label);
-		gn_strbuf_puts(out, "</text>\n");
-	}
+	run_names(out, curves, count);
 	loss_panel(out, curves, count, &x);
 	accuracy_panel(out, curves, count, &x);
 	time_panel(out, &curves[0], &x);

@@ -27,7 +27,7 @@ static enum gn_status parse_axis(const char *word, size_t len, int *sizes, struc
 		sizes[i] = (int)n;
 		return GN_OK;
 	}
-	return gn_err_set(err, GN_ERR_USAGE, "--parallel: %.*s is none of data=N, pipeline=N and tensor=N, with commas between them", (int)len,
+	return gn_err_set(err, GN_ERR_USAGE, "--parallel: %.*s is none of data=N, pipeline=N and tensor=N, with commas between them, and not auto", (int)len,
 			  word);
 }
 
@@ -53,12 +53,21 @@ static enum gn_status complete(int ranks, struct gn_mesh_shape *s, struct gn_err
 			  (long long)s->data * s->pipeline * s->tensor, ranks == 1 ? "is" : "are", ranks);
 }
 
+int gn_mesh_is_auto(const char *text)
+{
+	return !strcmp(text, "auto");
+}
+
 enum gn_status gn_mesh_parse(const char *text, int ranks, struct gn_mesh_shape *out, struct gn_err *err)
 {
 	int sizes[AXES] = {0};
 	struct gn_mesh_shape s;
 	enum gn_status status = GN_OK;
 
+	if (gn_mesh_is_auto(text)) {
+		*out = (struct gn_mesh_shape){ranks, ranks ? 1 : 0, 1};
+		return GN_OK;
+	}
 	for (const char *word = text; !status; word++) {
 		size_t len = strcspn(word, ",");
 

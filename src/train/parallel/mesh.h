@@ -18,6 +18,9 @@ struct gn_mesh_shape {
 	int data, pipeline, tensor;
 };
 
+/* "auto": gn_mesh_parse takes all ranks for data. */
+int gn_mesh_is_auto(const char *text);
+
 /* "data=2,pipeline=4" or "data=2,tensor=4", in any order. What is left out is 1, but for data, or with data the pipeline without a tensor,
  * which are what ranks / the others is. ranks 0: not known yet, and these become 0. GN_ERR_USAGE: a word that is none of these, a
  * number below 1, both pipeline and tensor above 1, or a product that is not the number of ranks. */

@@ -4,9 +4,6 @@
 #include "src/train/plan/weight_layouts.h"
 
 #include <stdlib.h>
-#include <string.h>
-
-enum { TRY_ALL_RANKS = 256 };
 
 enum gn_status gn_pipe_forecast_mesh(const struct gn_mesh_shape *shape, const struct gn_sim_topology *machine, struct gn_mesh *out,
 				     struct gn_err *err)
@@ -121,42 +118,67 @@ static void order(const struct gn_pipe_schedule *s, struct gn_sim_pipe_action *o
 		}
 }
 
-/* Those that the machine cannot have, or that take too much memory to simulate, do not count, as long as there is one. */
-static enum gn_status run_fastest(const struct gn_sim_topology *machine, const struct gn_sim_pipe *p, struct gn_sim_pipe_result *out,
-				  const struct gn_algorithm **chosen, struct gn_err *err)
-{
-	int all = p->data > 1 && p->data * p->stages <= TRY_ALL_RANKS;
-	size_t count;
-	const struct gn_algorithm *list = gn_algorithms(&count), *best = NULL;
-	struct gn_sim_pipe_result r;
-	enum gn_status status = GN_OK;
-
-	for (size_t i = 0; i < count && (!status || status == GN_ERR_UNSUPPORTED); i++) {
-		if (list[i].what != GN_COLLECTIVE_ALLREDUCE || (!all && strcmp(list[i].name, "ring")))
-			continue;
-		status = gn_sim_pipe_run(machine, p, &list[i], &r, err);
-		if (!status && (!best || r.step_s < out->step_s)) {
-			*out = r;
-			best = &list[i];
-		}
-	}
-	if (best && chosen)
-		*chosen = best;
-	return best && (!status || status == GN_ERR_UNSUPPORTED) ? GN_OK : status;
-}
-
 enum gn_status gn_pipe_forecast_step(const struct gn_sim_topology *machine, const struct gn_mesh *mesh, const struct gn_pipe_schedule *s,
-				     const struct gn_sim_pipe_stage *stages, const struct gn_algorithm *sum, struct gn_sim_pipe_result *out,
-				     const struct gn_algorithm **chosen, struct gn_err *err)
+				     const struct gn_sim_pipe_stage *stages, double bucket_bytes, const struct gn_algorithm *sum,
+				     struct gn_sim_pipe_result *out, struct gn_err *err)
 {
 	struct gn_sim_pipe_action *actions = calloc((size_t)s->stages * 2 * (size_t)s->batches, sizeof *actions);
-	const struct gn_sim_pipe p = {s->stages, mesh->shape.data, s->batches, stages, actions, mesh->ranks};
+	const struct gn_sim_pipe p = {s->stages, mesh->shape.data, s->batches, stages, actions, mesh->ranks, bucket_bytes};
 	enum gn_status status;
 
 	if (!actions)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the order of %d stages", s->stages);
 	order(s, actions);
-	status = sum ? gn_sim_pipe_run(machine, &p, sum, out, err) : run_fastest(machine, &p, out, chosen, err);
+	status = gn_sim_pipe_run(machine, &p, sum, out, err);
 	free(actions);
 	return status;
+}
+
+/* --- a mesh --- */
+
+static enum gn_status find_cuts(const struct gn_pipe_question *q, struct gn_pipe_forecast *f, struct gn_err *err)
+{
+	int stages = f->schedule.stages;
+	double *bytes_per_s = calloc((size_t)stages, sizeof *bytes_per_s);
+	enum gn_status status;
+
+	if (!bytes_per_s)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d stages", stages);
+	gn_pipe_forecast_rates(&f->mesh, &q->machine, bytes_per_s);
+	status = q->cut ? gn_cuts_parse(q->model, q->cut, stages, f->nodes, err)
+			: gn_cuts_choose(&q->costs, stages, f->schedule.batches, bytes_per_s, f->nodes, NULL, err);
+	free(bytes_per_s);
+	return status;
+}
+
+enum gn_status gn_pipe_forecast_make(const struct gn_pipe_question *q, const struct gn_mesh_shape *shape, int times, struct gn_pipe_forecast *out,
+				     struct gn_err *err)
+{
+	size_t stages = (size_t)shape->pipeline;
+	struct gn_pipe_forecast *f = out;
+	enum gn_status status;
+
+	*f = (struct gn_pipe_forecast){.schedule = {.kind = stages > 1 ? q->kind : GN_PIPE_1F1B, .stages = shape->pipeline, .micro = q->micro * times,
+						    .batches = q->batches * times}};
+	f->stages = calloc(stages, sizeof *f->stages);
+	f->nodes = calloc(stages, sizeof *f->nodes);
+	f->memory_bytes = calloc(stages, sizeof *f->memory_bytes);
+	status = f->stages && f->nodes && f->memory_bytes ? gn_pipe_forecast_mesh(shape, &q->machine, &f->mesh, err)
+							  : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu stages", stages);
+	if (!status)
+		status = find_cuts(q, f, err);
+	if (!status)
+		status = gn_pipe_forecast_stages(q->model, &q->costs, &f->schedule, f->nodes, f->stages, err);
+	if (!status)
+		status = gn_pipe_forecast_memory(q->model, &q->plan, &f->schedule, f->nodes, f->memory_bytes, err);
+	return status ? status : gn_pipe_forecast_step(&q->machine, &f->mesh, &f->schedule, f->stages, q->bucket_bytes, NULL, &f->step, err);
+}
+
+void gn_pipe_forecast_release(struct gn_pipe_forecast *f)
+{
+	gn_mesh_release(&f->mesh);
+	free(f->stages);
+	free(f->nodes);
+	free(f->memory_bytes);
+	*f = (struct gn_pipe_forecast){.stages = NULL};
 }

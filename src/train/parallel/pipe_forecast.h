@@ -30,10 +30,38 @@ enum gn_status gn_pipe_forecast_stages(const struct gn_model *m, const struct gn
 /* memory_bytes [s->stages]. options: as for gn_cut_costs_measure; plans are made without memory. */
 enum gn_status gn_pipe_forecast_memory(const struct gn_model *m, const struct gn_plan_options *options, const struct gn_pipe_schedule *s,
 				       const int *nodes, double *memory_bytes, struct gn_err *err);
-/* machine has the mesh's ranks. sum: of gradients; NULL: the fastest that there is, or on more than 256 ranks the ring, which becomes *chosen
- * (may be NULL). */
+/* machine has the mesh's ranks. bucket_bytes, sum, and which it was: as gn_sim_pipe_run has them. */
 enum gn_status gn_pipe_forecast_step(const struct gn_sim_topology *machine, const struct gn_mesh *mesh, const struct gn_pipe_schedule *s,
-				     const struct gn_sim_pipe_stage *stages, const struct gn_algorithm *sum, struct gn_sim_pipe_result *out,
-				     const struct gn_algorithm **chosen, struct gn_err *err);
+				     const struct gn_sim_pipe_stage *stages, double bucket_bytes, const struct gn_algorithm *sum,
+				     struct gn_sim_pipe_result *out, struct gn_err *err);
+
+/* What all meshes share. */
+struct gn_pipe_question {
+	struct gn_sim_topology machine;
+	const struct gn_model *model;  /* borrowed */
+	struct gn_cut_costs costs;     /* of a micro-batch */
+	struct gn_plan_options plan;   /* of a micro-batch */
+	enum gn_pipe_kind kind;
+	int micro, batches;	       /* as struct gn_pipe_schedule has them */
+	double bucket_bytes;	       /* as struct gn_sim_pipe has it */
+	const char *cut;	       /* as gn_cuts_parse takes it; NULL: where it is fastest */
+};
+
+/* A mesh and what is predicted of it. */
+struct gn_pipe_forecast {
+	struct gn_mesh mesh;
+	struct gn_pipe_schedule schedule;
+	struct gn_sim_pipe_stage *stages;
+	int *nodes;	      /* where it is cut */
+	double *memory_bytes; /* by stage */
+	struct gn_sim_pipe_result step;
+};
+
+/* A step with times as many micro-batches as q says: with as many as there are stages, a step has the same samples and micro-batches in all meshes
+ * of the same ranks. On failure, too, *out is to be released. */
+enum gn_status gn_pipe_forecast_make(const struct gn_pipe_question *q, const struct gn_mesh_shape *shape, int times, struct gn_pipe_forecast *out,
+				     struct gn_err *err);
+/* A zeroed one is fine. */
+void gn_pipe_forecast_release(struct gn_pipe_forecast *f);
 
 #endif
