@@ -107,6 +107,35 @@ static void test_learns(void **state)
 	assert_true(learn(1, 2, 800, &sums[3]) < 1e-2);
 }
 
+/* More channels than a matrix is kept for: each by itself. */
+static void test_many_channels(void **state)
+{
+	enum { MANY = 3000 };
+	const struct gn_layout l = {2, MANY, 1, 1, 1, 4};
+	const int32_t labels[] = {0, 1};
+	const struct gn_targets targets = {.labels = labels};
+	float *h = calloc(2 * MANY, sizeof *h), *gradient = calloc(2 * MANY, sizeof *gradient);
+	struct gn_pipe_predictor *p;
+	double missed = 1, wanted = 1;
+	uint32_t seed = 3;
+	struct gn_err err;
+
+	(void)state;
+	assert_ok(gn_pipe_predictor_create(&l, 2, &p, &err));
+	assert_true(gn_pipe_predictor_bytes(p) < 1 << 20);
+	for (int k = 0; k < 300; k++) {
+		for (int i = 0; i < 2 * MANY; i++) {
+			h[i] = drawn(&seed);
+			gradient[i] = (float)(i % MANY % 7) * h[i] - (float)(i / MANY);
+		}
+		gn_pipe_predictor_predict(p, k, h, &targets);
+		gn_pipe_predictor_learn(p, k, gradient, &missed, &wanted);
+	}
+	assert_true(missed / wanted < 0.05);
+	gn_pipe_predictor_destroy(p);
+	free(h), free(gradient);
+}
+
 /* Labels that are none, or none yet known to be wrong, and gradients that are not finite. */
 static void test_bad_input(void **state)
 {
@@ -137,7 +166,7 @@ static void test_bad_input(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_learns), cmocka_unit_test(test_bad_input)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_learns), cmocka_unit_test(test_many_channels), cmocka_unit_test(test_bad_input)};
 
 	return cmocka_run_group_tests_name("train/pipe_predictor", tests, NULL, NULL);
 }

@@ -43,8 +43,11 @@ enum gn_status gn_step_forward_micro(struct gn_running_step *run, int k, uint64_
 		status = gn_plan_run_forward(plan, number, &observer, err);
 	if (!status && !gn_pipe_stage_is_last(pipe))
 		status = gn_pipe_stage_output(pipe, gn_plan_output(plan), &targets, err);
-	if (!status && run->r->predictor)
+	if (!status && run->r->predictor) {
+		run->sums->exposed += gn_step_since(run, GN_SPAN_WAIT);
 		gn_pipe_predictor_predict(run->r->predictor, k, gn_plan_output(plan), &targets);
+		run->sums->forward += gn_step_since(run, GN_SPAN_FORWARD);
+	}
 	if (!status && !gn_pipe_stage_is_first(pipe))
 		status = gn_pipe_stage_input_done(pipe, err);
 	run->sums->exposed += gn_step_since(run, GN_SPAN_WAIT);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SLOTS = GN_PIPE_LAG + 1, BIAS_MAX = 1 << 20 };
+enum { SLOTS = GN_PIPE_LAG + 1, BIAS_MAX = 1 << 20, DENSE_MAX = 2048 };
 #define RATE 0.2f
 
 /* A micro-batch whose gradient has not come. */
@@ -20,10 +20,12 @@ struct gn_pipe_predictor {
 	struct gn_layout layout;
 	int classes, pixels, spots; /* spots: pixels, or 1 where b has one number a channel */
 	size_t elements;	    /* of an output without padding */
-	float *a;		    /* [channels in][channels out] */
+	int is_dense;
+	float *a;		    /* [channels in][channels out], or the diagonal */
 	float *b;		    /* [classes][spots][channels] */
 	float *error;		    /* of the gradient that is learnt */
 	float *count;		    /* [classes] */
+	size_t *channel_at;	    /* [channels]: in the layout, from a pixel's first one */
 	void *gradient;		    /* in the layout */
 	struct slot slots[SLOTS];
 };
@@ -31,66 +33,6 @@ struct gn_pipe_predictor {
 static size_t bias_elements(const struct gn_pipe_predictor *p)
 {
 	return (size_t)p->classes * (size_t)p->spots * (size_t)p->layout.c;
-}
-
-enum gn_status gn_pipe_predictor_create(const struct gn_layout *layout, int classes, struct gn_pipe_predictor **out, struct gn_err *err)
-{
-	struct gn_pipe_predictor *p = calloc(1, sizeof *p);
-	size_t images = (size_t)layout->n, channels = (size_t)layout->c;
-	int ok = p != NULL;
-
-	if (!p)
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a predictor of gradients");
-	p->layout = *layout;
-	p->classes = classes;
-	p->pixels = p->spots = layout->h * layout->w;
-	p->elements = images * channels * (size_t)p->pixels;
-	if (bias_elements(p) > BIAS_MAX)
-		p->spots = 1;
-	ok &= (p->a = calloc(channels * channels, sizeof *p->a)) != NULL;
-	ok &= (p->b = calloc(bias_elements(p), sizeof *p->b)) != NULL;
-	ok &= (p->error = calloc(p->elements, sizeof *p->error)) != NULL;
-	ok &= (p->count = calloc((size_t)classes, sizeof *p->count)) != NULL;
-	ok &= (p->gradient = calloc(1, gn_layout_bytes(layout))) != NULL;
-	for (int i = 0; i < SLOTS; i++) {
-		struct slot *s = &p->slots[i];
-
-		ok &= (s->h = calloc(p->elements, sizeof *s->h)) != NULL;
-		ok &= (s->prediction = calloc(p->elements, sizeof *s->prediction)) != NULL;
-		ok &= (s->labels = calloc(2 * images, sizeof *s->labels)) != NULL;
-		ok &= (s->weights = calloc(2 * images, sizeof *s->weights)) != NULL;
-	}
-	if (!ok) {
-		gn_pipe_predictor_destroy(p);
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a predictor of gradients of %d channels", layout->c);
-	}
-	*out = p;
-	return GN_OK;
-}
-
-void gn_pipe_predictor_destroy(struct gn_pipe_predictor *p)
-{
-	if (!p)
-		return;
-	for (int i = 0; i < SLOTS; i++) {
-		free(p->slots[i].h);
-		free(p->slots[i].prediction);
-		free(p->slots[i].labels);
-		free(p->slots[i].weights);
-	}
-	free(p->a);
-	free(p->b);
-	free(p->error);
-	free(p->count);
-	free(p->gradient);
-	free(p);
-}
-
-size_t gn_pipe_predictor_bytes(const struct gn_pipe_predictor *p)
-{
-	size_t channels = (size_t)p->layout.c;
-
-	return (channels * channels + bias_elements(p) + p->elements * (2 * SLOTS + 1)) * sizeof(float) + gn_layout_bytes(&p->layout);
 }
 
 /* --- layouts --- */
@@ -115,6 +57,78 @@ static size_t channel_at(const struct gn_layout *l, int channel)
 	return l->block == 0 ? c : c / block * block * pixels + c % block;
 }
 
+static size_t matrix_elements(const struct gn_pipe_predictor *p)
+{
+	return (size_t)p->layout.c * (p->is_dense ? (size_t)p->layout.c : 1);
+}
+
+/* --- creation --- */
+
+enum gn_status gn_pipe_predictor_create(const struct gn_layout *layout, int classes, struct gn_pipe_predictor **out, struct gn_err *err)
+{
+	struct gn_pipe_predictor *p = calloc(1, sizeof *p);
+	size_t images = (size_t)layout->n, channels = (size_t)layout->c;
+	int ok = p != NULL;
+
+	if (!p)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a predictor of gradients");
+	p->layout = *layout;
+	p->classes = classes;
+	p->pixels = p->spots = layout->h * layout->w;
+	p->elements = images * channels * (size_t)p->pixels;
+	if (bias_elements(p) > BIAS_MAX)
+		p->spots = 1;
+	p->is_dense = layout->c <= DENSE_MAX;
+	ok &= (p->a = calloc(matrix_elements(p), sizeof *p->a)) != NULL;
+	ok &= (p->b = calloc(bias_elements(p), sizeof *p->b)) != NULL;
+	ok &= (p->error = calloc(p->elements, sizeof *p->error)) != NULL;
+	ok &= (p->count = calloc((size_t)classes, sizeof *p->count)) != NULL;
+	ok &= (p->channel_at = calloc(channels, sizeof *p->channel_at)) != NULL;
+	ok &= (p->gradient = calloc(1, gn_layout_bytes(layout))) != NULL;
+	for (int i = 0; i < SLOTS; i++) {
+		struct slot *s = &p->slots[i];
+
+		ok &= (s->h = calloc(p->elements, sizeof *s->h)) != NULL;
+		ok &= (s->prediction = calloc(p->elements, sizeof *s->prediction)) != NULL;
+		ok &= (s->labels = calloc(2 * images, sizeof *s->labels)) != NULL;
+		ok &= (s->weights = calloc(2 * images, sizeof *s->weights)) != NULL;
+	}
+	if (!ok) {
+		gn_pipe_predictor_destroy(p);
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a predictor of gradients of %d channels", layout->c);
+	}
+	for (int c = 0; c < layout->c; c++)
+		p->channel_at[c] = channel_at(layout, c);
+	*out = p;
+	return GN_OK;
+}
+
+void gn_pipe_predictor_destroy(struct gn_pipe_predictor *p)
+{
+	if (!p)
+		return;
+	for (int i = 0; i < SLOTS; i++) {
+		free(p->slots[i].h);
+		free(p->slots[i].prediction);
+		free(p->slots[i].labels);
+		free(p->slots[i].weights);
+	}
+	free(p->a);
+	free(p->b);
+	free(p->error);
+	free(p->count);
+	free(p->channel_at);
+	free(p->gradient);
+	free(p);
+}
+
+size_t gn_pipe_predictor_bytes(const struct gn_pipe_predictor *p)
+{
+	return (matrix_elements(p) + bias_elements(p) + p->elements * (2 * SLOTS + 1)) * sizeof(float) + gn_layout_bytes(&p->layout);
+}
+
+/* --- rows --- */
+
 /* From the layout to rows of channels. */
 static void take(const struct gn_pipe_predictor *p, const void *from, float *rows)
 {
@@ -125,7 +139,7 @@ static void take(const struct gn_pipe_predictor *p, const void *from, float *row
 		size_t at = pixel_at(l, r / p->pixels, r % p->pixels);
 
 		for (int c = 0; c < l->c; c++) {
-			size_t i = at + channel_at(l, c);
+			size_t i = at + p->channel_at[c];
 
 			rows[(size_t)r * (size_t)l->c + (size_t)c] =
 				l->element_bytes == 2 ? gn_f32_of_bf16(((const uint16_t *)from)[i]) : ((const float *)from)[i];
@@ -142,7 +156,7 @@ static void give(const struct gn_pipe_predictor *p, const float *rows, void *to)
 		size_t at = pixel_at(l, r / p->pixels, r % p->pixels);
 
 		for (int c = 0; c < l->c; c++) {
-			size_t i = at + channel_at(l, c);
+			size_t i = at + p->channel_at[c];
 			float v = rows[(size_t)r * (size_t)l->c + (size_t)c];
 
 			if (l->element_bytes == 2)
@@ -191,7 +205,9 @@ static void predict_row(const struct gn_pipe_predictor *p, struct slot *s, int r
 		for (int c = 0; b && c < channels; c++)
 			out[c] += s->weights[i] * b[c];
 	}
-	for (int k = 0; k < channels; k++) {
+	for (int c = 0; c < channels && !p->is_dense; c++)
+		out[c] += h[c] * p->a[c];
+	for (int k = 0; k < channels && p->is_dense; k++) {
 		const float *a = p->a + (size_t)k * (size_t)channels, x = h[k];
 
 		for (int c = 0; c < channels; c++)
@@ -241,6 +257,21 @@ static void learn_channel(const struct gn_pipe_predictor *p, const struct slot *
 	}
 }
 
+/* A channel of the diagonal. */
+static void learn_alone(const struct gn_pipe_predictor *p, const struct slot *s, int k)
+{
+	size_t channels = (size_t)p->layout.c, rows = p->elements / channels;
+	double heard = 0, said = 0;
+
+	for (size_t r = 0; r < rows; r++) {
+		double x = s->h[r * channels + (size_t)k];
+
+		heard += x * x;
+		said += x * p->error[r * channels + (size_t)k];
+	}
+	p->a[k] += heard > 0 ? (float)(RATE * said / heard) : 0;
+}
+
 static void learn_bias(const struct gn_pipe_predictor *p, const struct slot *s)
 {
 	int images = p->layout.n, channels = p->layout.c;
@@ -275,7 +306,11 @@ void gn_pipe_predictor_learn(struct gn_pipe_predictor *p, int k, const void *gra
 		return;
 	}
 #pragma omp parallel for
-	for (int c = 0; c < p->layout.c; c++)
-		learn_channel(p, s, c, heard > 0 ? (float)(RATE / heard) : 0);
+	for (int c = 0; c < p->layout.c; c++) {
+		if (p->is_dense)
+			learn_channel(p, s, c, heard > 0 ? (float)(RATE / heard) : 0);
+		else
+			learn_alone(p, s, c);
+	}
 	learn_bias(p, s);
 }

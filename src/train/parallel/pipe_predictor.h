@@ -3,12 +3,12 @@
  * next stage's gradient arrives, GN_PIPE_LAG micro-batches later, the predictor learns from it.
  *
  * The prediction of pixel p of an image with label y is A h[p] + b[y], where h[p] has the C channels of the pixel:
- *     A    C x C, a 1x1 convolution without bias
+ *     A    C x C, a 1x1 convolution without bias; of more than 2048 channels its diagonal alone
  *     b    of each class an array as large as the output; where that is more than 2^20 floats for all classes, one number a channel
  * Both begin with zeros. With mixup b is lambda b[label] + (1 - lambda) b[pair label]; an image whose label is negative has none.
  * With the error e = gradient - prediction, and sums over the images and pixels of a micro-batch (normalised least mean squares, so that
  * no rate has to be chosen for a network):
- *     A += RATE * sum(e h^T) / sum(|h|^2)
+ *     A += RATE * sum(e h^T) / sum(|h|^2); of a diagonal each number by the sums of its channel
  *     b[y] += RATE * sum over images of class y of e / max(1, their number), per channel the mean over pixels
  *
  * Thread safety: one thread; OpenMP threads work inside. The same bits whatever their number.
