@@ -17,7 +17,7 @@ bench_parallel_sharded_SOURCES = bench/parallel/sharded.c
 bench_parallel_sharded_LDADD = $(TRAIN_LIBS) $(DATA_LIBS) $(TRANSPORT_CUDA_LIBS) $(TRANSPORT_LIBS) $(KERNELS_LIBS) $(BASE_LIBS)
 bench_parallel_stragglers_SOURCES = bench/parallel/stragglers.c
 bench_parallel_stragglers_LDADD = $(TRAIN_LIBS) $(DATA_LIBS) $(TRANSPORT_CUDA_LIBS) $(TRANSPORT_LIBS) $(KERNELS_LIBS) $(BASE_LIBS)
-EXTRA_DIST += bench/parallel/run bench/parallel/report bench/parallel/accuracy bench/parallel/rates bench/parallel/rates_report bench/parallel/torch_ddp bench/parallel/pipelines bench/parallel/pipelines_report bench/parallel/pipe_step bench/parallel/slow_links.sh bench/parallel/torch_pipeline
+EXTRA_DIST += bench/parallel/run bench/parallel/report bench/parallel/accuracy bench/parallel/rates bench/parallel/rates_report bench/parallel/torch_ddp bench/parallel/pipelines bench/parallel/pipeline_picture bench/parallel/pipelines_report bench/parallel/pipe_step bench/parallel/slow_links.sh bench/parallel/torch_pipeline
 # Programs of their own, built by bench/peers/run, and scripts: no part of make.
 EXTRA_DIST += bench/peers/run bench/peers/report bench/peers/stream bench/peers/main.c bench/peers/peer.h \
 	bench/peers/apart.c bench/peers/floor.c bench/peers/gloo.cc bench/peers/mpi.c bench/peers/shell \

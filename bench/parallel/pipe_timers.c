@@ -68,20 +68,20 @@ static enum gn_status backward(const struct bench *b, struct gn_pipe_stage *p, s
 {
 	const void *gradient;
 	int last = gn_pipe_stage_is_last(p);
-	enum gn_status status = last ? GN_OK : gn_pipe_stage_gradient(p, &gradient, err);
+	enum gn_status status = last ? GN_OK : gn_pipe_stage_gradient(p, &gradient, NULL, err);
 
 	if (!status)
 		compute(p, 2 * forward_s(b, gn_comm_rank(b->comm)));
 	if (!status && !last)
 		status = gn_pipe_stage_gradient_done(p, err);
-	return status || gn_pipe_stage_is_first(p) ? status : gn_pipe_stage_give_gradient(p, b->message, err);
+	return status || gn_pipe_stage_is_first(p) ? status : gn_pipe_stage_give_gradient(p, b->message, NULL, err);
 }
 
 /* Collective: ends with a sum over the stages, as a real step. */
 static enum gn_status step(const struct bench *b, struct gn_pipe_stage *p, struct gn_err *err)
 {
 	const struct gn_pipe_schedule *s = gn_pipe_stage_schedule(p);
-	enum gn_status status = gn_pipe_stage_begin(p, err);
+	enum gn_status status = gn_pipe_stage_begin(p, s->batches, err);
 	float sum = 1;
 
 	for (int i = 0; i < 2 * s->batches && !status; i++)

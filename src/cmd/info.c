@@ -59,7 +59,7 @@ static const struct gn_option options[] = {
 	{.name = "micro-batches", .kind = GN_OPTION_INT, .offset = PLAN(micro_batches), .value_name = "N", .initial = "4", .min = 1,
 	 .max = 4096, .help = "with --parallel: parts of --batch, which each data rank has"},
 	{.name = "pipe-schedule", .kind = GN_OPTION_CHOICE, .offset = PLAN(schedule), .value_name = "NAME", .initial = "1f1b",
-	 .choices = GN_PIPE_CHOICES, .help = "with --parallel: order of forwards and backwards"},
+	 .choices = GN_PIPE_SYNC_CHOICES, .help = "with --parallel: order of forwards and backwards"},
 	{.name = "cut", .kind = GN_OPTION_TEXT, .offset = PLAN(cut), .value_name = "NAME,...",
 	 .help = "with --parallel: layers or blocks that begin the stages but the first; else chosen by time"},
 	MACHINE("nodes", nodes, "N", "with --parallel: nodes (4)"),

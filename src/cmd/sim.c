@@ -254,7 +254,7 @@ static const struct gn_option options_table[] = {
 	{.name = "micro-batches", .kind = GN_OPTION_INT, .offset = FIELD(micro_batches), .value_name = "N", .initial = "4",
 	 .help = "with --pipeline: parts of a batch", .min = 1, .max = 4096},
 	{.name = "pipe-schedule", .kind = GN_OPTION_CHOICE, .offset = FIELD(schedule), .value_name = "NAME", .initial = "1f1b",
-	 .help = "with --pipeline: order of forwards and backwards", .choices = GN_PIPE_CHOICES},
+	 .help = "with --pipeline: order of forwards and backwards", .choices = GN_PIPE_SYNC_CHOICES},
 	{.name = "activation-bytes", .kind = GN_OPTION_REAL, .offset = FIELD(activation_bytes), .value_name = "N", .initial = "1e6",
 	 .help = "with --pipeline: bytes of a micro-batch from stage to stage, and of the gradient that comes back", .min = 0, .max = 1e12},
 	{.name = "verify", .kind = GN_OPTION_FLAG, .offset = FIELD(verify), .help = "verify the schedules instead"},

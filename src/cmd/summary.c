@@ -40,6 +40,13 @@ static void print_worlds(const struct gn_account *a)
 	}
 }
 
+static void print_stages(const struct gn_account *a)
+{
+	for (int i = 0; i < a->stages; i++)
+		printf("stage %d of %d: waited %.0f %% of its steps, by formula %.0f %%; sent %.4g MB a step\n", i, a->stages, 100 * a->bubble[i],
+		       100 * a->bubble_formula, a->stage_bytes[i] * 1e-6);
+}
+
 /* 80 columns. */
 static void print_text(const struct gn_account *a, const char *path)
 {
@@ -64,6 +71,7 @@ static void print_text(const struct gn_account *a, const char *path)
 		print_part("between worlds", a->recovery_s, a->wall_s, "");
 	print_part("other", a->other_s, a->wall_s, "");
 	print_worlds(a);
+	print_stages(a);
 	if (a->usage_starts && a->is_usage_partial) {
 		printf("core hours: not in the log, which has the usage of the first worker only\n");
 		printf("peak memory %.3g GB, of the first worker\n", a->max_rss_bytes / 1e9);

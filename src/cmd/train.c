@@ -276,9 +276,12 @@ static const struct gn_option options[] = {
 	{.name = "pipe-schedule", .kind = GN_OPTION_CHOICE, .offset = FIELD(pipe_schedule), .value_name = "NAME", .initial = "1f1b",
 	 .choices = GN_PIPE_CHOICES,
 	 .help = "order of micro-batches in a pipeline. gpipe: all forward, then all backward; 1f1b: forward and backward in turns, with "
-		 "activations of at most P micro-batches. The results are the same"},
+		 "activations of at most P micro-batches. The results are the same. pipedream: each stage updates after each micro-batch, and "
+		 "does not pause between batches; backward has the parameters of its forward, which are up to P - 1 updates old. decoupled: the "
+		 "same, with gradients that each stage predicts instead of waiting for them"},
 	{.name = "micro-batches", .kind = GN_OPTION_INT, .offset = FIELD(micro_batches), .value_name = "M", .initial = "1", .min = 1, .max = 65536,
-	 .help = "parts in which each --batch passes, one after the other; the results are those of --batch B/M --accumulate M"},
+	 .help = "parts in which each --batch passes, one after the other; the results are those of --batch B/M --accumulate M, but with "
+		 "pipedream and decoupled, where each part is an update"},
 	{.name = "cut", .kind = GN_OPTION_TEXT, .offset = FIELD(cut), .value_name = "NAME,...",
 	 .help = "layers or blocks with which the stages but the first begin, such as layer2,layer3 (default: rank 0 measures the layers, and "
 		 "the slowest stage becomes as fast as possible)"},

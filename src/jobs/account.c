@@ -244,6 +244,19 @@ static int add_recovery(struct reader *r, const json_t *line)
 	return 0;
 }
 
+static void add_pipeline(struct gn_account *a, const json_t *line)
+{
+	const json_t *stages = json_object_get(line, "stages");
+	size_t count = json_array_size(stages);
+
+	a->bubble_formula = number_or_0(line, "bubble_formula");
+	a->stages = count > GN_ACCOUNT_STAGES ? GN_ACCOUNT_STAGES : (int)count;
+	for (int i = 0; i < a->stages; i++) {
+		a->bubble[i] = number_or_0(json_array_get(stages, (size_t)i), "bubble");
+		a->stage_bytes[i] = number_or_0(json_array_get(stages, (size_t)i), "sent_bytes");
+	}
+}
+
 static void add_end(struct gn_account *a, const char *event, const json_t *line)
 {
 	/* ended by --halving */
@@ -300,6 +313,8 @@ static int add_event(struct reader *r, const json_t *line)
 		return 0;
 	else if (!strcmp(event, "step"))
 		failed = add_step(r, line, now);
+	else if (!strcmp(event, "pipeline"))
+		add_pipeline(a, line);
 	else if (!strcmp(event, "recovered"))
 		failed = add_recovery(r, line);
 	else if (!strcmp(event, "end") || !strcmp(event, "stop") || !strcmp(event, "failed"))

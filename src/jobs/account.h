@@ -15,6 +15,7 @@
 
 #define GN_ACCOUNT_RECENT 48
 #define GN_ACCOUNT_WORLDS 16
+#define GN_ACCOUNT_STAGES 64
 
 /* A world of a run with --elastic that began after a loss, or because others have joined, and what the change cost. */
 struct gn_account_world {
@@ -42,6 +43,11 @@ struct gn_account {
 	int losses, world_count;			/* worlds: the last ones of them */
 	double recovery_s;				/* between worlds, of the wall time, too */
 	struct gn_account_world worlds[GN_ACCOUNT_WORLDS];
+
+	/* of pipelines, of the last start that has ended: by stage, at most the first ones */
+	int stages;
+	double bubble_formula;				/* share of the steps that a stage waits by formula */
+	double bubble[GN_ACCOUNT_STAGES], stage_bytes[GN_ACCOUNT_STAGES]; /* that it waited; bytes that it sent to neighbours in a step */
 
 	/* of the starts whose lines tell what was used, up to the last such line: of a start that was killed, some seconds are missing */
 	int usage_starts, processors, max_rss_rank;

@@ -26,6 +26,23 @@ static void write_worlds(const struct gn_account *a, struct gn_json *j)
 	gn_json_end(j);
 }
 
+static void write_pipeline(const struct gn_account *a, struct gn_json *j)
+{
+	if (!a->stages)
+		return;
+	gn_json_object(j, "pipeline");
+	gn_json_fixed(j, "bubble_formula", a->bubble_formula, 4);
+	gn_json_array(j, "stages");
+	for (int i = 0; i < a->stages; i++) {
+		gn_json_object(j, NULL);
+		gn_json_fixed(j, "bubble", a->bubble[i], 4);
+		gn_json_fixed(j, "sent_bytes", a->stage_bytes[i], 0);
+		gn_json_end(j);
+	}
+	gn_json_end(j);
+	gn_json_end(j);
+}
+
 static void write_run(const struct gn_account *a, const char *path, struct gn_json *j)
 {
 	gn_json_string(j, "log", path);
@@ -50,6 +67,7 @@ static void write_run(const struct gn_account *a, const char *path, struct gn_js
 	gn_json_uint(j, "evaluations", a->evaluations);
 	gn_json_double(j, "goodput", gn_account_goodput(a));
 	write_worlds(a, j);
+	write_pipeline(a, j);
 }
 
 void gn_account_write_summary(const struct gn_account *a, const char *path, struct gn_json *j)

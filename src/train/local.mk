@@ -56,6 +56,7 @@ libgannet_train_a_SOURCES += \
 	src/train/loop/session_train.c \
 	src/train/loop/staging.c src/train/loop/staging.h \
 	src/train/loop/step.c src/train/loop/step.h src/train/loop/step_internal.h \
+	src/train/loop/step_async.c \
 	src/train/loop/step_pipeline.c \
 	src/train/loop/summary.c src/train/loop/summary.h \
 	src/train/loop/trainer.c src/train/loop/trainer.h
@@ -133,6 +134,7 @@ libgannet_train_a_SOURCES += \
 	src/train/parallel/overlap.h \
 	src/train/parallel/pipe_forecast.c src/train/parallel/pipe_forecast.h \
 	src/train/parallel/pipe_link.c src/train/parallel/pipe_link.h \
+	src/train/parallel/pipe_predictor.c src/train/parallel/pipe_predictor.h \
 	src/train/parallel/pipe_schedule.c src/train/parallel/pipe_schedule.h \
 	src/train/parallel/pipe_stage.c src/train/parallel/pipe_stage.h \
 	src/train/parallel/reducer.c src/train/parallel/reducer.h \

@@ -54,8 +54,31 @@ done <<END
 lenet --epochs 3
 resnet20 --epochs 2 --side 16 --channels 1
 END
+
+# Without a pause: by definition, and twice the same.
+oracle() { "$GN_BUILD/tests/train/pipedream_oracle" "$scratch/train" "$@" >"$scratch/oracle"; }
+is_oracle() { test -n "$(digest "$1")" && test "$(digest "$1")" = "$(sed -n 1p "$scratch/oracle")"; }
+while read -r model cuts ranks; do
+	check "$model by the definition of pipedream" oracle "$model" 32 3 "$cuts" 2 3 4 4
+	check 'in a pipeline' net "$model-dream" "$ranks" "$model" --batch 6 --micro-batches 3 --steps 4 --lr 0.02 --ema 0.9 --augment none \
+		--parallel "pipeline=$ranks" --cut "$cuts" --pipe-schedule pipedream
+	check 'the same bits' is_oracle "$model-dream"
+	for run in 1 2; do
+		check 'decoupled' net "$model-far$run" "$ranks" "$model" --batch 6 --micro-batches 3 --steps 4 --parallel "pipeline=$ranks" --cut "$cuts" \
+			--pipe-schedule decoupled
+	done
+	check 'twice the same bits' same "$model-far1" "$model-far2"
+done <<END
+resnet18 layer3 2
+resnet50 layer1.1,layer3,layer4 4
+mobilenet_v2 features.4,features.15 3
+efficientnet_b0 features.4 2
+END
 if grep -q 'avx512bw.*avx512vl' /proc/cpuinfo; then
-	check 'bf16 in a pipeline' net bf16 2 resnet18 --batch 6 --micro-batches 3 --parallel pipeline=2 --cut layer3 --precision bf16-emulated
+	for schedule in 1f1b pipedream decoupled; do
+		check "bf16 in a pipeline, $schedule" net bf16-$schedule 2 resnet18 --batch 6 --micro-batches 3 --parallel pipeline=2 --cut layer3 \
+			--precision bf16-emulated --pipe-schedule $schedule
+	done
 else
 	skip 'bf16 in a pipeline' 'no AVX-512'
 fi

@@ -33,6 +33,7 @@ static void ask(struct gn_train_options *o, const char *example)
 		{"--elastic 2:4 --checkpoint c", "2:4", offsetof(struct gn_train_options, elastic)},
 		{"--parallel data=1,pipeline=2", "data=1,pipeline=2", offsetof(struct gn_train_options, parallel)},
 		{"--parallel data=1,tensor=2", "data=1,tensor=2", offsetof(struct gn_train_options, parallel)},
+		{"--pipe-schedule pipedream", "pipedream", offsetof(struct gn_train_options, pipe_schedule)},
 		{"--resize-schedule 0:16,1:28", "0:16,1:28", offsetof(struct gn_train_options, resize_schedule)},
 	};
 

@@ -16,7 +16,7 @@ static int can_run(const struct gn_pipe_schedule *s, const struct progress *all,
 	const struct progress *own = &all[s->stage];
 
 	if (a.is_backward)
-		return own->forwards > a.batch && (s->stage == s->stages - 1 || all[s->stage + 1].backwards > a.batch);
+		return own->forwards > a.batch && (s->kind == GN_PIPE_DECOUPLED || s->stage == s->stages - 1 || all[s->stage + 1].backwards > a.batch);
 	return s->stage == 0 || all[s->stage - 1].forwards > a.batch;
 }
 
@@ -57,8 +57,31 @@ static void run_all(enum gn_pipe_kind kind, int stages, int micro, int batches)
 
 		assert_int_equal(all[stage].forwards, batches);
 		assert_int_equal(all[stage].backwards, batches);
-		assert_int_equal(all[stage].in_flight_max, gn_pipe_schedule_in_flight(&s));
+		/* of pipedream for runs of any length */
+		assert_int_equal(all[stage].in_flight_max, kind == GN_PIPE_PIPEDREAM && batches < stages - stage ? batches
+											: gn_pipe_schedule_in_flight(&s));
 	}
+}
+
+/* What is known when it is cut short: a run of fewer micro-batches begins with the same actions, until its last two forwards. */
+static void test_shorter(void **state)
+{
+	(void)state;
+	for (int stages = 1; stages <= STAGES_MAX; stages++)
+		for (int stage = 0; stage < stages; stage++)
+			for (int batches = 2; batches < BATCHES_MAX; batches++) {
+				const struct gn_pipe_schedule all = {GN_PIPE_PIPEDREAM, stage, stages, 1, BATCHES_MAX};
+				struct gn_pipe_schedule cut = all;
+
+				cut.batches = batches;
+				for (int i = 0;; i++) {
+					const struct gn_pipe_action a = gn_pipe_schedule_action(&all, i), b = gn_pipe_schedule_action(&cut, i);
+
+					if (!a.is_backward && a.batch >= batches)
+						break;
+					assert_true(a.is_backward == b.is_backward && a.batch == b.batch);
+				}
+			}
 }
 
 static void test_all_run(void **state)
@@ -69,6 +92,8 @@ static void test_all_run(void **state)
 			for (int batches = micro; batches <= BATCHES_MAX; batches += micro) {
 				run_all(GN_PIPE_GPIPE, stages, micro, batches);
 				run_all(GN_PIPE_1F1B, stages, micro, batches);
+				run_all(GN_PIPE_PIPEDREAM, stages, micro, batches);
+				run_all(GN_PIPE_DECOUPLED, stages, micro, batches);
 			}
 }
 
@@ -122,11 +147,15 @@ static void test_names(void **state)
 	assert_int_equal(gn_pipe_kind_of("gpipe"), GN_PIPE_GPIPE);
 	assert_int_equal(gn_pipe_kind_of("1f1b"), GN_PIPE_1F1B);
 	assert_int_equal(gn_pipe_kind_of(NULL), GN_PIPE_1F1B);
+	for (int kind = GN_PIPE_GPIPE; kind <= GN_PIPE_DECOUPLED; kind++)
+		assert_int_equal(gn_pipe_kind_of(gn_pipe_kind_name((enum gn_pipe_kind)kind)), kind);
+	assert_true(gn_pipe_kind_is_async(GN_PIPE_PIPEDREAM) && gn_pipe_kind_is_async(GN_PIPE_DECOUPLED));
+	assert_false(gn_pipe_kind_is_async(GN_PIPE_GPIPE) || gn_pipe_kind_is_async(GN_PIPE_1F1B));
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_all_run), cmocka_unit_test(test_bubble), cmocka_unit_test(test_names)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_all_run), cmocka_unit_test(test_shorter), cmocka_unit_test(test_bubble), cmocka_unit_test(test_names)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

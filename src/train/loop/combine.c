@@ -7,6 +7,7 @@
 #include "src/train/loop/served.h"
 #include "src/train/parallel/compress.h"
 #include "src/train/parallel/mesh.h"
+#include "src/train/parallel/pipe_schedule.h"
 #include "src/train/parallel/server_rule.h"
 #include "src/train/parallel/shard.h"
 
@@ -122,6 +123,11 @@ static int asks_tensor(const struct gn_train_options *o)
 	return o->parallel && !gn_mesh_parse(o->parallel, 0, &shape, NULL) && shape.tensor > 1;
 }
 
+static int asks_async_pipeline(const struct gn_train_options *o)
+{
+	return gn_pipe_kind_is_async(gn_pipe_kind_of(o->pipe_schedule)); /* which needs a pipeline */
+}
+
 static int asks_resize(const struct gn_train_options *o)
 {
 	return o->resize_schedule != NULL;
@@ -180,9 +186,10 @@ VALUE_OF(algo)
 VALUE_OF(optimizer)
 VALUE_OF(update)
 VALUE_OF(parallel)
+VALUE_OF(pipe_schedule)
 
 enum { COMPRESS, DGC, LOCAL, SHARD, GPU, SHARED, ALLREDUCE, OTHER_THAN_SGD, LARGE_BATCH, NESTEROV, AVERAGE, SERVERS, ASYNC, CLIP, SYNC_BN,
-       HALVING, TRACE, CLASS_WEIGHTS, ELASTIC, GROWTH, LOCAL_FOLDER, PIPELINE, RESIZE, FREEZE,
+       HALVING, TRACE, CLASS_WEIGHTS, ELASTIC, GROWTH, LOCAL_FOLDER, PIPELINE, ASYNC_PIPELINE, RESIZE, FREEZE,
        KEPT_BATCH, SCALED_BATCH, GLOBAL_BATCH, TENSOR };
 static const struct gn_train_feature features[] = {
 	[COMPRESS] = {"--compress", "--compress topk:0.1", asks_compress, compress_of},
@@ -211,6 +218,7 @@ static const struct gn_train_feature features[] = {
 	[GLOBAL_BATCH] = {"--global-batch", "--global-batch 64", asks_global_batch, NULL},
 	[PIPELINE] = {"--parallel with pipeline", "--parallel data=1,pipeline=2", asks_pipeline, parallel_of},
 	[TENSOR] = {"--parallel with tensor", "--parallel data=1,tensor=2", asks_tensor, parallel_of},
+	[ASYNC_PIPELINE] = {"--pipe-schedule pipedream or decoupled", "--pipe-schedule pipedream", asks_async_pipeline, pipe_schedule_of},
 	[RESIZE] = {"--resize-schedule", "--resize-schedule 0:16,1:28", asks_resize, NULL},
 	[FREEZE] = {"--freeze", "--freeze conv1.*", asks_freeze, NULL},
 };
@@ -256,7 +264,6 @@ static const struct gn_train_conflict conflicts[] = {
 	{&features[PIPELINE], &features[SHARD], "each stage has its own optimizer state already"},
 	{&features[PIPELINE], &features[SERVERS], "servers have the whole network's parameters"},
 	{&features[PIPELINE], &features[GPU], "stages compute in the host's memory only"},
-	{&features[PIPELINE], &features[SYNC_BN], "stages do not run the same micro-batch at the same time"},
 	{&features[PIPELINE], &features[GROWTH], "those that join come one by one, and a pipeline takes several ranks"},
 	{&features[PIPELINE], &features[LOCAL_FOLDER], "each stage writes its own part of a checkpoint, and nodes keep whole ones"},
 	{&features[PIPELINE], &features[RESIZE], "stages exchange activations of one size"},
@@ -270,6 +277,10 @@ static const struct gn_train_conflict conflicts[] = {
 	{&features[TENSOR], &features[ELASTIC], "slices of the network are lost with their rank"},
 	{&features[TENSOR], &features[LOCAL_FOLDER], "the first rank writes the slices of all, and nodes keep what their own ranks have"},
 	{&features[TENSOR], &features[RESIZE], "ranks exchange activations of one size"},
+	{&features[ASYNC_PIPELINE], &features[CLIP], "the norm is of all stages, which do not wait for each other"},
+	{&features[ASYNC_PIPELINE], &features[CLASS_WEIGHTS], "stages update before the weights of a batch's labels have come back to them"},
+	{&features[ASYNC_PIPELINE], &features[ELASTIC], "stages are at different micro-batches when one is lost"},
+	{&features[ASYNC_PIPELINE], &features[GLOBAL_BATCH], "each micro-batch is an update"},
 };
 
 const struct gn_train_feature *gn_train_features(size_t *count)

@@ -125,7 +125,8 @@ enum gn_status gn_replica_share(struct gn_replica *r, struct gn_err *err)
 	arrays.parts = r->shard ? gn_shard_parts(r->shard) : o->tensor ? gn_tensor_group_parts(o->tensor) : NULL;
 	arrays.elsewhere = o->servers != NULL;
 	arrays.no_slots = o->servers && gn_server_client_worker(o->servers) > 0;
-	arrays.group = r->shard ? gn_shard_group(r->shard) : o->pipe ? gn_pipe_stage_group(o->pipe) : o->tensor ? gn_tensor_group_updates(o->tensor) : NULL;
+	arrays.group = r->shard ? gn_shard_group(r->shard) : o->pipe && !o->async_batches ? gn_pipe_stage_group(o->pipe)
+								     : o->tensor ? gn_tensor_group_updates(o->tensor) : NULL;
 
 	/* sums of each batch are collective: all ranks need as many batches */
 	r->divides = r->shard && o->shard == GN_SHARD_GRADIENTS && o->batches > 1 && o->step_batches % gn_comm_size(o->comm) == 0;
@@ -242,6 +243,7 @@ void gn_replica_release(struct gn_replica *r)
 	if (r->device.device && gn_replica_sums_on_gpus(r))
 		gn_comm_detach(r->options.comm);
 	gn_replica_destroy_plans(r);
+	gn_pipe_predictor_destroy(r->predictor);
 	gn_optimizer_destroy(r->optimizer);
 	gn_ema_release(&r->ema);
 	gn_redundancy_destroy(r->redundancy);

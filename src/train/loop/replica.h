@@ -16,6 +16,7 @@
 #include "src/train/optim/optimizer.h"
 #include "src/train/parallel/compress.h"
 #include "src/train/parallel/local_steps.h"
+#include "src/train/parallel/pipe_predictor.h"
 #include "src/train/parallel/pipe_stage.h"
 #include "src/train/parallel/reducer.h"
 #include "src/train/parallel/redundancy.h"
@@ -36,7 +37,24 @@ enum gn_piggyback {
 	GN_PIGGYBACK_WRITING,
 	GN_PIGGYBACK_REGROUP,
 	GN_PIGGYBACK_LEAVE,
+	/* of asynchronous pipelines: micro-batches that LOSS and CORRECT are of; squares of the norms of updates; of predictors (pipe_predictor.h)
+	 * what they missed, and what they were to predict */
+	GN_PIGGYBACK_BATCHES,
+	GN_PIGGYBACK_NORM2,
+	GN_PIGGYBACK_MISSED,
+	GN_PIGGYBACK_WANTED,
 	GN_PIGGYBACK_COUNT = 16
+};
+
+/* A stage of an asynchronous pipeline, from one pause of all stages to the next: step_async.c. */
+struct gn_async_run {
+	int is_open;
+	uint64_t first;			  /* the step with which it began */
+	int actions, forwards, backwards; /* done since then */
+	float news[GN_PIGGYBACK_COUNT];	  /* that the stage before does not have yet; in the order of what piggybacks, as the next two */
+	float known[GN_PIGGYBACK_COUNT];  /* first stage: of the step, summed over pipelines */
+	float asked[GN_PIGGYBACK_COUNT];  /* first stage: the same of the whole run, of which the flags count */
+	uint64_t runs, batches;		  /* that have ended; their micro-batches */
 };
 
 struct gn_replica_options {
@@ -49,6 +67,7 @@ struct gn_replica_options {
 	const double *class_weights;   /* host: of the plans' loss, whose mean is over the global batch's weights; NULL: none */
 	int batches;		       /* of this rank, whose gradients make a step; at least 1 */
 	int step_batches;	       /* of all ranks; 0: as many on each */
+	int async_batches;	       /* micro-batches of a step, each of which is an update (batches is 1): pipe is asynchronous; 0: it is not */
 	const char *algo, *gpu_comm;   /* what sums: as gn_sharing_options and gn_gpu_attach take it */
 	struct gn_compress_options compress; /* of these spec, seed, momentum and clip; of one rank nothing is compressed */
 	struct gn_local_steps local;	     /* of these every and from_epoch */
@@ -87,6 +106,10 @@ struct gn_replica {
 	struct gn_plan *plan;
 	struct gn_plan **more_plans;	   /* with pipe: micro-batch k runs in plan number k % plan_count, of which the first is plan */
 	int plan_count;			   /* 1 without pipe */
+	float *versions;		   /* pipedream: the parameters of each plan's forward; NULL: of all plans they are params */
+	struct gn_buffer version_buffer;
+	struct gn_pipe_predictor *predictor; /* decoupled, but on the last stage; else NULL */
+	struct gn_async_run async;
 	float *results;			   /* host: what piggybacked, after the step */
 	int staged;			   /* the next step's first batch is */
 	/* The next batch: images as gn_plan_stage takes them, borrowed until the next call. */

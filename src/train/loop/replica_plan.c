@@ -23,9 +23,30 @@ void gn_replica_destroy_plans(struct gn_replica *r)
 	for (int k = 0; r->more_plans && k + 1 < r->plan_count; k++)
 		gn_plan_destroy(r->more_plans[k]);
 	free(r->more_plans);
+	gn_buffer_free(&r->version_buffer);
+	r->versions = NULL;
 	r->plan = NULL;
 	r->more_plans = NULL;
 	r->plan_count = 1;
+}
+
+/* pipedream: plan number k reads parameters of its own, those of its forward. */
+static float *params_of(const struct gn_replica *r, int k)
+{
+	return r->versions ? r->versions + (size_t)k * r->params.count : r->params.device;
+}
+
+static enum gn_status alloc_versions(struct gn_replica *r, struct gn_err *err)
+{
+	const struct gn_pipe_schedule *s = gn_pipe_stage_schedule(r->options.pipe);
+	int count = gn_pipe_schedule_in_flight(s);
+	enum gn_status status;
+
+	if (s->kind != GN_PIPE_PIPEDREAM || count == 1)
+		return GN_OK;
+	status = gn_buffer_alloc(r->device.device, (size_t)count * r->params.count * sizeof(float), &r->version_buffer, err);
+	r->versions = r->version_buffer.address;
+	return status ? gn_err_prefix(err, "%d versions of a stage's parameters", count), status : GN_OK;
 }
 
 /* Of the other micro-batches in flight, in the layouts of the first. */
@@ -39,16 +60,23 @@ static enum gn_status create_more_plans(struct gn_replica *r, const struct gn_mo
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the plans of %d micro-batches", count);
 	r->plan_count = count;
 	for (int k = 0; k + 1 < count && !status; k++)
-		status = gn_plan_create(model, o, r->params.device, r->flat, r->buffers.device, &r->more_plans[k], err);
+		status = gn_plan_create(model, o, params_of(r, k + 1), r->flat, r->buffers.device, &r->more_plans[k], err);
 	return status;
 }
 
 /* The first plan chooses weight layouts; a later one has what it was given. */
 static enum gn_status create_plan(struct gn_replica *r, const struct gn_model *model, const struct gn_plan_options *o, struct gn_err *err)
 {
-	enum gn_status status = gn_plan_create(model, o, r->params.device, r->flat, r->buffers.device, &r->plan, err);
+	enum gn_status status = gn_plan_create(model, o, params_of(r, 0), r->flat, r->buffers.device, &r->plan, err);
 
 	return status ? status : gn_weight_layouts_take(r->layouts, r->plan, err);
+}
+
+static enum gn_status create_predictor(struct gn_replica *r, const struct gn_model *model, struct gn_err *err)
+{
+	gn_pipe_predictor_destroy(r->predictor);
+	r->predictor = NULL;
+	return gn_pipe_predictor_create(gn_plan_output_layout(r->plan), gn_model_classes(model), &r->predictor, err);
 }
 
 /* The input has the layout in which the stage before computes it. */
@@ -61,9 +89,13 @@ static enum gn_status create_stage(struct gn_replica *r, const struct gn_model *
 
 	o->input = gn_pipe_stage_is_first(pipe) ? NULL : &input;
 	if (!status)
+		status = alloc_versions(r, err);
+	if (!status)
 		status = create_plan(r, model, o, err);
 	if (!status)
 		status = create_more_plans(r, model, o, err);
+	if (!status && gn_pipe_stage_schedule(pipe)->kind == GN_PIPE_DECOUPLED && !gn_pipe_stage_is_last(pipe))
+		status = create_predictor(r, model, err);
 	if (status == GN_ERR_PEER_LOST)
 		return status;
 	connected = gn_pipe_stage_connect(pipe, o->input, status ? NULL : gn_plan_output_layout(r->plan), o->batch, status ? &told : err);

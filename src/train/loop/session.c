@@ -103,13 +103,15 @@ static enum gn_status divide_batches(struct gn_session *s, struct gn_err *err)
 static enum gn_status init_replica(struct gn_session *s, struct gn_err *err)
 {
 	const struct gn_train_options *o = s->options;
+	const int is_async = s->pipeline && s->pipeline->stage && gn_pipe_kind_is_async(gn_pipe_stage_schedule(s->pipeline->stage)->kind);
 	struct gn_replica_options ro = {
 		.comm = gn_session_data_comm(s), .model = gn_session_own_model(s), .pipe = s->pipeline ? s->pipeline->stage : NULL,
 		.tensor = s->pipeline ? s->pipeline->tensor : NULL, .log = s->log,
 		.device = s->device,
 		.optimizer = gn_session_optimizer_options(o), .servers = o->served,
 		.ema = o->ema, .class_weights = s->data.class_weights, .algo = o->algo, .gpu_comm = o->comm,
-		.batches = s->schedule.own_batches, .step_batches = o->served ? 0 : s->schedule.batches,
+		.batches = is_async ? 1 : s->schedule.own_batches, .async_batches = is_async ? s->schedule.own_batches : 0,
+		.step_batches = o->served ? 0 : is_async ? s->workers : s->schedule.batches,
 		.compress = {.spec = s->compress, .seed = (uint64_t)o->seed},
 		.local = {.every = (uint64_t)o->local_steps, .from_epoch = (uint64_t)o->local_from},
 		.shard = gn_shard_mode_of(o->shard),
@@ -263,7 +265,7 @@ static enum gn_status prepare(struct gn_session *s, struct gn_err *err)
 	if (!status)
 		status = gn_session_alloc_whole(s, err);
 	if (!status && s->options->sync_bn)
-		status = gn_sync_bn_create(s->options->sync_bn, s->comm, &s->sync_bn, err);
+		status = gn_sync_bn_create(s->options->sync_bn, gn_session_data_comm(s), &s->sync_bn, err);
 	if (!status && s->options->trace)
 		status = make_trace(s, err);
 	if (!status)
@@ -369,8 +371,8 @@ void gn_session_destroy(struct gn_session *s)
 	gn_step_forecast_release(&s->forecast);
 	gn_plan_destroy(s->val_plan);
 	gn_replica_release(&s->replica);
+	gn_sync_bn_destroy(s->sync_bn); /* before the communicators, as its own may be of a stage's */
 	gn_session_pipeline_destroy(s->pipeline);
-	gn_sync_bn_destroy(s->sync_bn);
 	gn_loader_destroy(s->data.val_loader);
 	gn_loader_destroy(s->data.loader); /* before the trace: its threads write there */
 	gn_model_destroy(s->train_model);

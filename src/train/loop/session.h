@@ -242,6 +242,9 @@ enum gn_status gn_session_begin_epoch(struct gn_session *s, struct gn_err *err);
 enum gn_status gn_session_make_schedule(struct gn_session *s, struct gn_err *err);
 enum gn_status gn_session_fit_schedule(struct gn_session *s, struct gn_err *err);
 double gn_session_rate(const struct gn_session *s);
+/* The number, as in state.step, of the step after which the stages of an asynchronous pipeline are to be empty, because all parameters are
+ * read then: the next one or later. Alike on all ranks. */
+uint64_t gn_session_next_pause(const struct gn_session *s);
 /* For gn_session_create, session_train.c: device (collective), loader, and plan for training; every side of the schedule tried. */
 enum gn_status gn_session_choose_device(struct gn_session *s, struct gn_err *err);
 enum gn_status gn_session_make_loader(struct gn_session *s, struct gn_err *err);
@@ -304,6 +307,8 @@ void gn_session_tell_status(struct gn_session *s, const char *doing);
 enum gn_status gn_session_begin_halving(struct gn_session *s, uint64_t total_steps, struct gn_err *err);
 /* The rung that the present step is, from 1; 0: none. The same on all ranks. */
 int gn_session_rung(const struct gn_session *s);
+/* The steps after which the next one is due; UINT64_MAX: none. */
+uint64_t gn_session_next_rung(const struct gn_session *s);
 /* Collective, after the lines of such a step are in the log: sets s->halving.behind. */
 enum gn_status gn_session_halve(struct gn_session *s, struct gn_err *err);
 /* Collective, session_best.c. Before the first step: what is known of the run's evaluations, for --keep-best and --patience. After each

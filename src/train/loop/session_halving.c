@@ -35,6 +35,18 @@ int gn_session_rung(const struct gn_session *s)
 	return 0;
 }
 
+uint64_t gn_session_next_rung(const struct gn_session *s)
+{
+	uint64_t step = s->status.now.total_steps, next = UINT64_MAX;
+
+	for (int k = 1; s->halving.factor && k <= s->halving.rungs; k++) {
+		step /= (uint64_t)s->halving.factor;
+		if ((step ? step : 1) > s->state.step)
+			next = step ? step : 1;
+	}
+	return next;
+}
+
 enum gn_status gn_session_halve(struct gn_session *s, struct gn_err *err)
 {
 	struct gn_session_halving *h = &s->halving;

@@ -14,7 +14,7 @@ enum { LINES_MAX = 8 };
 /* Of one rank. */
 struct report {
 	uint64_t param_bytes, state_bytes, plan_bytes, output_bytes; /* parameters; those with gradients and optimizer state; of micro-batches */
-	uint64_t sent_bytes;
+	uint64_t sent_bytes, version_bytes; /* version: of the parameters that backwards will read, or of a predictor */
 	double waited_s, steps_s;
 	int32_t plans;
 };
@@ -36,6 +36,7 @@ static struct report own_report(const struct gn_session *s)
 	const struct gn_replica *r = &s->replica;
 	size_t params = r->params.count * sizeof(float), ignored;
 	struct report own = {
+		.version_bytes = r->versions ? params * (size_t)r->plan_count : r->predictor ? gn_pipe_predictor_bytes(r->predictor) : 0,
 		.param_bytes = params, .state_bytes = params * (r->accumulated ? 3 : 2) + gn_replica_state_bytes(r, &ignored),
 		.plan_bytes = gn_replica_plan_bytes(r), .plans = r->plan_count, .steps_s = s->metrics.steps_s,
 		.sent_bytes = sent_bytes(p) - p->sent_bytes, .waited_s = waited_s(p) - p->waited_s,
@@ -96,6 +97,22 @@ static void log_stage(const struct gn_session *s, int stage, const struct report
 		    "%d micro-batch%s at a time; sends %.4g MB forward each", stage, stages, gn_strbuf_text(&from), (double)r->param_bytes * 1e-6,
 		    (double)r->state_bytes * 1e-6, (double)r->plan_bytes * 1e-6, r->plans, r->plans == 1 ? "" : "es", (double)r->output_bytes * 1e-6);
 	gn_strbuf_release(&from);
+	if (r->version_bytes && gn_pipe_stage_schedule(p->stage)->kind == GN_PIPE_PIPEDREAM)
+		gn_log_info(s->log, "stage %d of %d keeps %d versions of its parameters, %.4g MB", stage, stages, r->plans, (double)r->version_bytes * 1e-6);
+	else if (r->version_bytes)
+		gn_log_info(s->log, "stage %d of %d predicts gradients of its output, with %.4g MB", stage, stages, (double)r->version_bytes * 1e-6);
+}
+
+static void log_schedule(const struct gn_session *s, const struct gn_pipe_schedule *schedule)
+{
+	const char *name = gn_pipe_kind_name(schedule->kind);
+
+	if (gn_pipe_kind_is_async(schedule->kind))
+		gn_log_info(s->log, "schedule %s: %d update%s of each stage a step, and no pause until all parameters are needed, for an evaluation, a "
+			    "checkpoint or the end of an epoch", name, s->schedule.own_batches, gn_text_plural((uint64_t)s->schedule.own_batches));
+	else
+		gn_log_info(s->log, "schedule %s of %d micro-batches a step: each stage idles %.0f %% of it if all take equally long", name,
+			    schedule->batches, 100 * gn_pipe_schedule_bubble(schedule));
 }
 
 static void log_slices(const struct gn_session *s, const struct report *r)
@@ -111,12 +128,10 @@ static void log_slices(const struct gn_session *s, const struct report *r)
 static void log_stages(const struct gn_session *s, const struct report *all)
 {
 	const struct gn_session_pipeline *p = s->pipeline;
-	const struct gn_pipe_schedule *schedule = gn_pipe_stage_schedule(p->stage);
 
 	for (int stage = 0; stage < p->mesh.shape.pipeline; stage++)
 		log_stage(s, stage, &all[gn_mesh_rank(&p->mesh, 0, stage)]);
-	gn_log_info(s->log, "schedule %s of %d micro-batches a step: each stage idles %.0f %% of it if all take equally long",
-		    schedule->kind == GN_PIPE_GPIPE ? "gpipe" : "1f1b", schedule->batches, 100 * gn_pipe_schedule_bubble(schedule));
+	log_schedule(s, gn_pipe_stage_schedule(p->stage));
 }
 
 enum gn_status gn_session_log_mesh(struct gn_session *s, struct gn_err *err)
@@ -143,6 +158,43 @@ enum gn_status gn_session_log_mesh(struct gn_session *s, struct gn_err *err)
 	return GN_OK;
 }
 
+/* That formulas predict: of asynchronous runs for their mean length. */
+static double formula(const struct gn_session *s)
+{
+	const struct gn_async_run *a = &s->replica.async;
+	struct gn_pipe_schedule schedule = *gn_pipe_stage_schedule(s->pipeline->stage);
+
+	if (a->runs)
+		schedule.batches = (int)(a->batches / a->runs);
+	return gn_pipe_schedule_bubble(&schedule);
+}
+
+/* By stage, of the first pipeline. */
+static enum gn_status write_bubble(const struct gn_session *s, const struct report *all, uint64_t steps, struct gn_err *err)
+{
+	const struct gn_mesh *mesh = &s->pipeline->mesh;
+	struct gn_json *j = gn_metrics_log_begin(s->metrics.log, "pipeline");
+
+	if (!j)
+		return GN_OK;
+	gn_json_uint(j, "step", s->state.step);
+	gn_json_fixed(j, "bubble_formula", formula(s), 4);
+	gn_json_array(j, "stages");
+	for (int stage = 0; stage < mesh->shape.pipeline; stage++) {
+		const struct report *r = &all[gn_mesh_rank(mesh, 0, stage)];
+
+		gn_json_object(j, NULL);
+		gn_json_fixed(j, "bubble", r->steps_s > 0 ? r->waited_s / r->steps_s : 0, 4);
+		gn_json_fixed(j, "sent_bytes", (double)r->sent_bytes / (double)steps, 0);
+		gn_json_uint(j, "parameter_bytes", r->param_bytes);
+		gn_json_uint(j, "version_bytes", r->version_bytes);
+		gn_json_uint(j, "activation_bytes", r->plan_bytes);
+		gn_json_end(j);
+	}
+	gn_json_end(j);
+	return gn_metrics_log_end(s->metrics.log, err);
+}
+
 enum gn_status gn_session_log_bubble(struct gn_session *s, struct gn_err *err)
 {
 	const struct gn_session_pipeline *p = s->pipeline;
@@ -161,10 +213,11 @@ enum gn_status gn_session_log_bubble(struct gn_session *s, struct gn_err *err)
 
 		gn_log_info(s->log, "stage %d of %d waited %.0f %% of the steps' time for its neighbours, by formula %.0f %%; it sent them %.4g MB a step",
 			    stage, p->mesh.shape.pipeline, r->steps_s > 0 ? 100 * r->waited_s / r->steps_s : 0,
-			    100 * gn_pipe_schedule_bubble(gn_pipe_stage_schedule(p->stage)), (double)r->sent_bytes / (double)steps * 1e-6);
+			    100 * formula(s), (double)r->sent_bytes / (double)steps * 1e-6);
 	}
+	status = p->stage ? write_bubble(s, all, steps, err) : GN_OK;
 	free(all);
-	return GN_OK;
+	return gn_session_alone(s, status);
 }
 
 void gn_session_put_mesh(const struct gn_session *s, struct gn_json *j)

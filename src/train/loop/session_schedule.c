@@ -6,6 +6,9 @@
 
 #include <string.h>
 
+/* Of an asynchronous pipeline, between two pauses: so many micro-batches at most, and steps while a checkpoint is being written. */
+enum { MICRO_BATCHES_MAX = 1 << 24, STEPS_WHILE_WRITING = 16 };
+
 /* How a recipe's schedule is scaled to a run that is shorter than the recipe's. */
 static void log_shorter_schedule(const struct gn_session *s)
 {
@@ -107,4 +110,31 @@ double gn_session_rate(const struct gn_session *s)
 	struct gn_lr lr = fitted(s);
 
 	return gn_lr_at(&lr, (double)s->schedule.global_batch, gn_session_epoch(s));
+}
+
+/* Steps from now to the next multiple. */
+static uint64_t steps_to(const struct gn_session *s, int64_t every)
+{
+	return every ? (uint64_t)every - s->state.step % (uint64_t)every : UINT64_MAX;
+}
+
+uint64_t gn_session_next_pause(const struct gn_session *s)
+{
+	const struct gn_train_options *o = s->options;
+	const uint64_t most = MICRO_BATCHES_MAX / (uint64_t)s->schedule.own_batches;
+	const uint64_t due[] = {
+		(gn_dataset_count(s->data.train) - s->state.sample) / s->schedule.global_batch,
+		o->steps ? (uint64_t)o->steps - s->state.step : UINT64_MAX,
+		s->data.val ? steps_to(s, o->eval_steps) : UINT64_MAX,
+		steps_to(s, o->checkpoint_every),
+		gn_session_next_rung(s) - s->state.step,
+		/* all ranks meet between its stages */
+		gn_checkpoint_writer_is_open(s->checkpoint.writer) ? STEPS_WHILE_WRITING : UINT64_MAX,
+	};
+	uint64_t steps = most ? most : 1;
+
+	for (size_t i = 0; i < sizeof due / sizeof *due; i++)
+		if (due[i] < steps)
+			steps = due[i] ? due[i] : 1;
+	return s->state.step + steps - 1;
 }

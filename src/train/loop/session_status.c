@@ -90,7 +90,7 @@ enum gn_status gn_session_interval_status(struct gn_session *s, const struct gn_
 		s->status.since_s = 0;
 		status = gn_usage_gather(s->status.usage, err);
 	}
-	now->loss = sums->loss_sum / (steps - (double)sums->skipped);
+	now->loss = sums->loss_sum / (steps - (double)sums->skipped - (double)sums->unknown);
 	now->lr = sums->lr;
 	now->images_per_s = (double)sums->images / sums->step;
 	now->step_s = sums->step / steps;

@@ -63,6 +63,9 @@ static enum gn_status note_result(struct gn_session *s, double lr, struct gn_int
 	if (s->last.skipped)
 		return note_skipped(s, lr, sums, err);
 	s->skips_in_a_row = 0;
+	sums->unknown += (uint64_t)s->last.is_unknown;
+	sums->missed += s->last.missed;
+	sums->wanted += s->last.wanted;
 	sums->loss_sum += s->last.loss;
 	sums->correct_sum += s->last.correct;
 	sums->norm_sum += s->last.norm;
@@ -150,6 +153,7 @@ enum gn_status gn_session_step(struct gn_session *s, const volatile sig_atomic_t
 		.save = gn_session_wants_save(s),
 		.regroup = regroup_wish(s),
 		.writing = gn_checkpoint_writer_is_busy(s->checkpoint.writer),
+		.pause = s->replica.options.async_batches && !s->replica.async.is_open ? gn_session_next_pause(s) : 0,
 		.has_next = gn_session_has_batch(s, s->state.sample + s->schedule.global_batch),
 	};
 	double predicted, took;

@@ -19,7 +19,7 @@ double gn_step_since(struct gn_running_step *run, enum gn_span kind)
 {
 	uint64_t now = gn_clock_ns(), before = run->mark;
 
-	gn_trace_add(run->r->trace, kind, GN_TRACE_MAIN, 0, before, now);
+	gn_trace_add(run->r->trace, kind, GN_TRACE_MAIN, kind == GN_SPAN_FORWARD || kind == GN_SPAN_BACKWARD ? run->micro : 0, before, now);
 	run->mark = now;
 	return seconds(before, now);
 }
@@ -44,7 +44,7 @@ void gn_step_account_backward(struct gn_running_step *run)
 	run->sums->exposed += exchanged;
 }
 
-static void account_sums(struct gn_running_step *run)
+void gn_step_account_sums(struct gn_running_step *run)
 {
 	const struct gn_reducer *x = run->r->reducer;
 	uint64_t now;
@@ -171,7 +171,7 @@ static enum gn_status accumulate_parts(struct gn_running_step *run, int first, s
 	const struct gn_parts *parts = gn_shard_own_parts(r->shard);
 	enum gn_status status = gn_reducer_wait(r->reducer, err);
 
-	account_sums(run);
+	gn_step_account_sums(run);
 	if (first)
 		gn_parts_pack(parts, r->flat, r->accumulated);
 	for (size_t i = 0; i < parts->count && !first && !status; i++)
@@ -330,15 +330,19 @@ enum gn_status gn_step_run(struct gn_replica *r, const struct gn_train_step *ste
 	int stop = step->stop;
 	double norm = -1; /* servers': not known */
 	uint64_t summed;
-	enum gn_status status = begin(&run, err);
+	enum gn_status status;
 
+	*out = (struct gn_step_result){.is_unknown = 0};
+	if (r->options.async_batches)
+		return gn_step_run_async(&run, out, err);
+	status = begin(&run, err);
 	if (!status)
 		status = run_batches(&run, err);
 	if (!status)
 		status = gn_reducer_wait(r->reducer, err);
 	if (!status)
 		status = share_flags(r, err);
-	account_sums(&run);
+	gn_step_account_sums(&run);
 	summed = gn_clock_ns();
 	u.grad_scale = 1 / (divisor(r) * gn_replica_mean_batches(r) * gn_plan_loss_scale(r->plan));
 	if (!status)

@@ -21,11 +21,14 @@ struct gn_train_step {
 	int regroup;	     /* 0; what it asks for after the step: 1: a new world; 2 + R: one without rank R, which is slow. Of rank 0 alone */
 	int leaves;	     /* it asks for a new world after the step, without this rank */
 	int writing;	     /* this rank's part of a checkpoint is being written */
+	uint64_t pause;	     /* of asynchronous pipelines: the number of the step, this or a later one, after which all stages are empty */
 	int has_next;	     /* there is a batch after this step's: it is staged while the device computes */
 };
 
 struct gn_step_result {
 	double loss, correct, norm; /* loss, and the fraction of correct images: the mean over batches and ranks. norm: of the mean gradient, before clipping */
+	int is_unknown;	     /* of these, on a stage of an asynchronous pipeline to which none has come; they are 0 */
+	double missed, wanted; /* of predicted gradients that were compared: sums of gn_pipe_predictor_learn */
 	int skipped;	     /* nothing was updated */
 	int stop, save;	     /* some rank asked for it */
 	int regroup, leaves; /* the same */

@@ -30,7 +30,7 @@ static enum gn_status stage_input(struct gn_running_step *run, struct gn_plan *p
 	return status ? status : gn_plan_stage(plan, input, targets, err);
 }
 
-static enum gn_status forward_micro(struct gn_running_step *run, int k, struct gn_err *err)
+enum gn_status gn_step_forward_micro(struct gn_running_step *run, int k, uint64_t number, struct gn_err *err)
 {
 	const struct gn_plan_observer observer = {.loss = gn_step_loss_done, .needs = poll_before, .context = run};
 	struct gn_pipe_stage *pipe = run->r->options.pipe;
@@ -38,10 +38,16 @@ static enum gn_status forward_micro(struct gn_running_step *run, int k, struct g
 	struct gn_targets targets;
 	enum gn_status status = stage_input(run, plan, &targets, err);
 
+	run->micro = (uint32_t)k + 1;
 	if (!status)
-		status = gn_plan_run_forward(plan, run->step->number * (uint64_t)gn_replica_most_batches(run->r) + (uint64_t)k, &observer, err);
+		status = gn_plan_run_forward(plan, number, &observer, err);
 	if (!status && !gn_pipe_stage_is_last(pipe))
 		status = gn_pipe_stage_output(pipe, gn_plan_output(plan), &targets, err);
+	if (!status && run->r->predictor) {
+		run->sums->exposed += gn_step_since(run, GN_SPAN_WAIT);
+		gn_pipe_predictor_predict(run->r->predictor, k, gn_plan_output(plan), &targets);
+		run->sums->forward += gn_step_since(run, GN_SPAN_FORWARD);
+	}
 	if (!status && !gn_pipe_stage_is_first(pipe))
 		status = gn_pipe_stage_input_done(pipe, err);
 	run->sums->exposed += gn_step_since(run, GN_SPAN_WAIT);
@@ -56,9 +62,10 @@ static enum gn_status backward_micro(struct gn_running_step *run, int k, struct 
 	int is_final = k + 1 == r->options.batches, is_last = gn_pipe_stage_is_last(pipe);
 	const struct gn_plan_observer observer = {.ready = is_final ? gn_step_gradient_done : poll_after, .context = run};
 	const void *gradient = NULL;
-	enum gn_status status = is_last ? GN_OK : gn_pipe_stage_gradient(pipe, &gradient, err);
+	enum gn_status status = is_last ? GN_OK : gn_pipe_stage_gradient(pipe, &gradient, NULL, err);
 
 	run->sums->exposed += gn_step_since(run, GN_SPAN_WAIT);
+	run->micro = (uint32_t)k + 1;
 	if (is_final)
 		gn_reducer_begin(r->reducer);
 	if (!status)
@@ -67,7 +74,7 @@ static enum gn_status backward_micro(struct gn_running_step *run, int k, struct 
 		status = gn_pipe_stage_gradient_done(pipe, err);
 	gn_step_account_backward(run);
 	if (!status && !gn_pipe_stage_is_first(pipe))
-		status = gn_pipe_stage_give_gradient(pipe, gn_plan_input_gradient(plan), err);
+		status = gn_pipe_stage_give_gradient(pipe, gn_plan_input_gradient(plan), NULL, err);
 	run->sums->exposed += gn_step_since(run, GN_SPAN_WAIT);
 	if (!status && !is_final)
 		status = gn_step_accumulate(r, k == 0, err);
@@ -79,12 +86,14 @@ enum gn_status gn_step_run_schedule(struct gn_running_step *run, struct gn_err *
 {
 	struct gn_pipe_stage *pipe = run->r->options.pipe;
 	const struct gn_pipe_schedule *schedule = gn_pipe_stage_schedule(pipe);
-	enum gn_status status = gn_pipe_stage_begin(pipe, err);
+	const uint64_t number = run->step->number * (uint64_t)gn_replica_most_batches(run->r);
+	enum gn_status status = gn_pipe_stage_begin(pipe, schedule->batches, err);
 
 	for (int i = 0; i < 2 * schedule->batches && !status; i++) {
 		const struct gn_pipe_action a = gn_pipe_schedule_action(schedule, i);
 
-		status = a.is_backward ? backward_micro(run, a.batch, err) : forward_micro(run, a.batch, err);
+		status = a.is_backward ? backward_micro(run, a.batch, err)
+				       : gn_step_forward_micro(run, a.batch, number + (uint64_t)a.batch, err);
 	}
 	return status ? status : gn_pipe_stage_end(pipe, err);
 }

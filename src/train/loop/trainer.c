@@ -23,7 +23,7 @@
 static void put_interval(const struct gn_session *s, const struct gn_interval *sums, const struct gn_scaling_report *report,
 			 const struct gn_usage *usage, struct gn_json *j)
 {
-	double ms = 1e3 / (double)sums->steps, updates = (double)(sums->steps - sums->skipped);
+	double ms = 1e3 / (double)sums->steps, updates = (double)(sums->steps - sums->skipped - sums->unknown);
 
 	gn_json_uint(j, "step", s->state.step);
 	gn_json_fixed(j, "epoch", gn_session_epoch(s), 4);
@@ -32,6 +32,8 @@ static void put_interval(const struct gn_session *s, const struct gn_interval *s
 	gn_json_double(j, "lr", sums->lr);
 	gn_json_double(j, "grad_norm", sums->norm_sum / updates);
 	gn_json_uint(j, "skipped", sums->skipped);
+	if (sums->wanted > 0)
+		gn_json_double(j, "synthetic_error", sums->missed / sums->wanted);
 	gn_json_uint(j, "sent_bytes", sums->sent_bytes / sums->steps);
 	gn_json_fixed(j, "images_per_s", (double)sums->images / sums->step, 1);
 	gn_json_object(j, "time_ms");
@@ -54,7 +56,7 @@ static void put_interval(const struct gn_session *s, const struct gn_interval *s
 
 static void log_interval_text(const struct gn_session *s, const struct gn_interval *sums, const struct gn_scaling_report *report)
 {
-	double loss = sums->loss_sum / (double)(sums->steps - sums->skipped);
+	double updates = (double)(sums->steps - sums->skipped - sums->unknown), loss = sums->loss_sum / updates;
 	struct gn_strbuf more;
 
 	if (gn_comm_rank(s->comm))
@@ -65,7 +67,7 @@ static void log_interval_text(const struct gn_session *s, const struct gn_interv
 	gn_session_put_staleness_text(s, &more);
 	gn_log_info(s->log, "step %" PRIu64 " epoch %.2f loss %.4f top-1 %.2f %% lr %.4g %.0f images/s, data %.0f %% exposed communication %.0f %%%s",
 		    s->state.step, gn_session_epoch(s), isnan(loss) ? fabs(loss) : loss /* not -nan */,
-		    100 * sums->correct_sum / fmax((double)(sums->steps - sums->skipped), 1), sums->lr,
+		    100 * sums->correct_sum / fmax(updates, 1), sums->lr,
 		    (double)sums->images / sums->step, 100 * sums->data / sums->step,
 		    100 * sums->exposed / sums->step, gn_strbuf_text(&more));
 	gn_strbuf_release(&more);

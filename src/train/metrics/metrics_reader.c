@@ -278,6 +278,21 @@ static void add_world(struct gn_curve *c, const json_t *line)
 	c->world_count++;
 }
 
+static void add_pipeline(struct gn_curve *c, const json_t *line)
+{
+	const json_t *stages = json_object_get(line, "stages");
+	size_t count = json_array_size(stages);
+
+	c->bubble_formula = number(line, "bubble_formula");
+	c->stage_count = count > GN_CURVE_STAGES ? GN_CURVE_STAGES : (int)count;
+	for (int i = 0; i < c->stage_count; i++) {
+		const json_t *s = json_array_get(stages, (size_t)i);
+
+		c->stages[i] = (struct gn_curve_stage){number(s, "bubble"), number(s, "sent_bytes"), number(s, "parameter_bytes"),
+						       number(s, "version_bytes"), number(s, "activation_bytes")};
+	}
+}
+
 static int add_line(struct gn_curve *c, const json_t *line)
 {
 	const char *event = json_string_value(json_object_get(line, "event"));
@@ -292,6 +307,8 @@ static int add_line(struct gn_curve *c, const json_t *line)
 		add_lost(c, line);
 	if (!strcmp(event, "recovered"))
 		add_world(c, line);
+	if (!strcmp(event, "pipeline"))
+		add_pipeline(c, line);
 	if (!strcmp(event, "eval"))
 		return add_eval(c, line);
 	if (!strcmp(event, "exchange"))

@@ -68,6 +68,12 @@ struct gn_curve_world {
 };
 enum { GN_CURVE_WORLDS = 32 };
 
+/* Of pipelines, when the last start ended. */
+enum { GN_CURVE_STAGES = 64 };
+struct gn_curve_stage {
+	double bubble, sent_bytes, parameter_bytes, version_bytes, activation_bytes; /* bubble: share of the steps; sent: in a step */
+};
+
 struct gn_curve {
 	char *path;	  /* of the log */
 	size_t run, runs; /* number of this run among the runs with steps, from 1, and their count */
@@ -93,6 +99,9 @@ struct gn_curve {
 	int losses, world_count; /* worlds: at most the first ones */
 	struct gn_curve_world worlds[GN_CURVE_WORLDS];
 	struct gn_curve_staleness staleness;
+	double bubble_formula;
+	int stage_count;	/* at most the first ones */
+	struct gn_curve_stage stages[GN_CURVE_STAGES];
 	/* of the last autotuning */
 	struct gn_curve_way ways[GN_CURVE_WAYS];
 	int way_count, chosen;

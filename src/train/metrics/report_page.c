@@ -226,6 +226,7 @@ static void append_run(struct gn_strbuf *out, const struct gn_curve *c, size_t i
 	gn_strbuf_puts(out, "</div><div>\n");
 	append_configurations(out, c);
 	gn_report_staleness(c, out);
+	gn_report_stages(c, out);
 	gn_report_losses(c, out);
 	gn_strbuf_puts(out, "</div></div>\n");
 }

@@ -1,4 +1,5 @@
-/* Parameter servers in a report: how stale gradients were when they were applied. */
+/* Ranks that do not do the same, in a report: how stale the gradients of parameter servers' workers were when they were applied; what stages of
+ * pipelines waited, sent and held. */
 #include "src/train/metrics/report_internal.h"
 
 void gn_report_staleness(const struct gn_curve *c, struct gn_strbuf *out)
@@ -19,4 +20,20 @@ void gn_report_staleness(const struct gn_curve *c, struct gn_strbuf *out)
 			 s->mean, s->most, s->ahead_most, s->ahead_most > 1 ? "s" : "");
 	for (int i = 0; i < s->lost_count; i++)
 		gn_strbuf_printf(out, "<p class='note'>Worker %.0f was lost at step %.0f.</p>\n", s->lost[i].rank, s->lost[i].step);
+}
+
+void gn_report_stages(const struct gn_curve *c, struct gn_strbuf *out)
+{
+	if (!c->stage_count)
+		return;
+	gn_strbuf_puts(out, "<table><tr><th class='n'>stage</th><th class='n'>waited, of its steps</th><th class='n'>sent a step, MB</th>"
+		       "<th class='n'>parameters, MB</th><th class='n'>versions of them, MB</th><th class='n'>activations, MB</th></tr>\n");
+	for (int i = 0; i < c->stage_count; i++) {
+		const struct gn_curve_stage *s = &c->stages[i];
+
+		gn_strbuf_printf(out, "<tr><td class='n'>%d</td><td class='n'>%.1f %%</td><td class='n'>%.4g</td><td class='n'>%.4g</td>"
+				 "<td class='n'>%.4g</td><td class='n'>%.4g</td></tr>\n", i, 100 * s->bubble, s->sent_bytes * 1e-6,
+				 s->parameter_bytes * 1e-6, s->version_bytes * 1e-6, s->activation_bytes * 1e-6);
+	}
+	gn_strbuf_printf(out, "</table>\n<p class='note'>By formula a stage waits %.1f %%.</p>\n", 100 * c->bubble_formula);
 }

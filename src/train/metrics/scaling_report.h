@@ -19,9 +19,10 @@ struct gn_interval {
 	double copies; /* part of exposed and optimizer: what is kept for a loss */
 	/* rank 0: over the steps with a prediction, their predicted time and their compute time */
 	double predicted, predicted_compute;
-	double loss_sum, correct_sum, norm_sum; /* over the steps with an update */
+	double loss_sum, correct_sum, norm_sum; /* over the steps with an update, but for those that are unknown */
+	double missed, wanted; /* of decoupled pipelines: squares of errors of predicted gradients, and of the gradients */
 	double lr;
-	uint64_t steps, skipped;
+	uint64_t steps, skipped, unknown; /* unknown: their loss comes with a later step's */
 	uint64_t images; /* of all workers that were not lost */
 	uint64_t sent_bytes; /* by this rank: payload of messages to others in the steps themselves; shared memory does not count */
 };

@@ -21,7 +21,9 @@
 struct gn_trace;
 
 enum gn_span {
-	GN_SPAN_STEP, GN_SPAN_DATA, GN_SPAN_FORWARD, GN_SPAN_BACKWARD, GN_SPAN_EXCHANGE, GN_SPAN_WAIT, GN_SPAN_OPTIMIZER,
+	GN_SPAN_STEP, GN_SPAN_DATA,
+	GN_SPAN_FORWARD, GN_SPAN_BACKWARD,	 /* detail: of a pipeline's stage the micro-batch + 1, else 0 */
+	GN_SPAN_EXCHANGE, GN_SPAN_WAIT, GN_SPAN_OPTIMIZER,
 	GN_SPAN_OP_FORWARD, GN_SPAN_OP_BACKWARD, /* detail: node of the model */
 	GN_SPAN_BUCKET,				 /* detail: bucket number */
 	GN_SPAN_DECODE,				 /* detail: number of images */

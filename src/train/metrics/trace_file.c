@@ -176,6 +176,8 @@ enum gn_status gn_trace_file_put(struct gn_trace_file *o, const struct gn_world 
 		gn_json_uint(j, "step", spans[i].step);
 		if (spans[i].kind == GN_SPAN_DECODE)
 			gn_json_uint(j, "images", spans[i].detail);
+		if ((spans[i].kind == GN_SPAN_FORWARD || spans[i].kind == GN_SPAN_BACKWARD) && spans[i].detail)
+			gn_json_uint(j, "micro_batch", spans[i].detail - 1);
 		gn_json_end(j);
 		json_event(o);
 		o->spans++;

@@ -93,6 +93,12 @@ enum gn_status gn_pipe_link_begin(struct gn_pipe_link *l, int messages, struct g
 	return status;
 }
 
+void gn_pipe_link_shorten(struct gn_pipe_link *l, int messages)
+{
+	if (l)
+		l->messages = messages;
+}
+
 enum gn_status gn_pipe_link_room(struct gn_pipe_link *l, void **memory, struct gn_err *err)
 {
 	struct slot *slot = &l->slots[l->started % SLOTS];

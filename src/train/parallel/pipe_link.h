@@ -26,6 +26,8 @@ enum gn_status gn_pipe_link_create(const struct gn_pipe_link_options *options, s
 void gn_pipe_link_destroy(struct gn_pipe_link *l);
 /* A step with so many messages. Does not block. NULL is fine, here and in end. */
 enum gn_status gn_pipe_link_begin(struct gn_pipe_link *l, int messages, struct gn_err *err);
+/* There are fewer messages than begin said, which both ends have learnt before the last two of them. Does not block. NULL is fine. */
+void gn_pipe_link_shorten(struct gn_pipe_link *l, int messages);
 /* Sender: memory for the next message; blocks until a slot is free. Then sends it, without blocking. */
 enum gn_status gn_pipe_link_room(struct gn_pipe_link *l, void **memory, struct gn_err *err);
 enum gn_status gn_pipe_link_send(struct gn_pipe_link *l, struct gn_err *err);

@@ -2,9 +2,25 @@
 
 #include <string.h>
 
+static const char *const names[] = {[GN_PIPE_GPIPE] = "gpipe", [GN_PIPE_1F1B] = "1f1b", [GN_PIPE_PIPEDREAM] = "pipedream",
+				    [GN_PIPE_DECOUPLED] = "decoupled"};
+
 enum gn_pipe_kind gn_pipe_kind_of(const char *name)
 {
-	return name && !strcmp(name, "gpipe") ? GN_PIPE_GPIPE : GN_PIPE_1F1B;
+	for (int k = 0; name && k <= GN_PIPE_DECOUPLED; k++)
+		if (!strcmp(name, names[k]))
+			return (enum gn_pipe_kind)k;
+	return GN_PIPE_1F1B;
+}
+
+const char *gn_pipe_kind_name(enum gn_pipe_kind kind)
+{
+	return names[kind];
+}
+
+int gn_pipe_kind_is_async(enum gn_pipe_kind kind)
+{
+	return kind == GN_PIPE_PIPEDREAM || kind == GN_PIPE_DECOUPLED;
 }
 
 static int least(int a, int b)
@@ -32,17 +48,30 @@ static struct gn_pipe_action one_forward_one_backward(const struct gn_pipe_sched
 
 struct gn_pipe_action gn_pipe_schedule_action(const struct gn_pipe_schedule *s, int i)
 {
+	if (s->kind == GN_PIPE_DECOUPLED)
+		return (struct gn_pipe_action){i % 2, i / 2};
 	return s->kind == GN_PIPE_GPIPE ? gpipe(s, i) : one_forward_one_backward(s, i);
 }
 
 int gn_pipe_schedule_in_flight(const struct gn_pipe_schedule *s)
 {
-	return s->kind == GN_PIPE_GPIPE ? s->micro : least(s->stages - s->stage, s->batches);
+	switch (s->kind) {
+	case GN_PIPE_GPIPE:
+		return s->micro;
+	case GN_PIPE_PIPEDREAM:
+		return s->stages - s->stage;
+	case GN_PIPE_DECOUPLED:
+		return 1;
+	default:
+		return least(s->stages - s->stage, s->batches);
+	}
 }
 
 double gn_pipe_schedule_bubble(const struct gn_pipe_schedule *s)
 {
 	int n = s->kind == GN_PIPE_GPIPE ? s->micro : s->batches;
 
+	if (s->kind == GN_PIPE_DECOUPLED)
+		return 0;
 	return (double)(s->stages - 1) / (n + s->stages - 1);
 }

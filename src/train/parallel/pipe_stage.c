@@ -23,6 +23,7 @@ struct gn_pipe_stage {
 /* What follows activations. */
 struct labels {
 	int32_t has_pairs;
+	int32_t batches; /* of the step or run, as the first stage knows it */
 };
 
 /* In one order of stages, so that all pipelines of a run get the same bits, on whatever nodes their stages are. */
@@ -126,6 +127,12 @@ static size_t message_bytes(size_t activations, int images)
 	return aligned(activations) + sizeof(struct labels) + 3 * (size_t)images * 4;
 }
 
+/* A gradient, in an asynchronous run with news behind it. */
+static size_t gradient_bytes(const struct gn_pipe_stage *p, size_t activations)
+{
+	return gn_pipe_kind_is_async(p->schedule.kind) ? aligned(activations) + GN_PIPE_NEWS * sizeof(float) : activations;
+}
+
 static enum gn_status make_link(const struct gn_pipe_stage *p, int peer, uint32_t tag, size_t bytes, int sends, struct gn_pipe_link **out,
 				struct gn_err *err)
 {
@@ -140,11 +147,11 @@ static enum gn_status make_links(struct gn_pipe_stage *p, struct gn_err *err)
 	if (!gn_pipe_stage_is_first(p))
 		status = make_link(p, stage - 1, TAG_FORWARD, message_bytes(p->in_bytes, p->images), 0, &p->input, err);
 	if (!gn_pipe_stage_is_first(p) && !status)
-		status = make_link(p, stage - 1, TAG_BACKWARD, p->in_bytes, 1, &p->give_gradient, err);
+		status = make_link(p, stage - 1, TAG_BACKWARD, gradient_bytes(p, p->in_bytes), 1, &p->give_gradient, err);
 	if (!gn_pipe_stage_is_last(p) && !status)
 		status = make_link(p, stage + 1, TAG_FORWARD, message_bytes(p->out_bytes, p->images), 1, &p->output, err);
 	if (!gn_pipe_stage_is_last(p) && !status)
-		status = make_link(p, stage + 1, TAG_BACKWARD, p->out_bytes, 0, &p->gradient, err);
+		status = make_link(p, stage + 1, TAG_BACKWARD, gradient_bytes(p, p->out_bytes), 0, &p->gradient, err);
 	return status;
 }
 
@@ -173,19 +180,29 @@ size_t gn_pipe_stage_output_bytes(const struct gn_pipe_stage *p)
 
 /* --- a step --- */
 
-enum gn_status gn_pipe_stage_begin(struct gn_pipe_stage *p, struct gn_err *err)
+enum gn_status gn_pipe_stage_begin(struct gn_pipe_stage *p, int batches, struct gn_err *err)
 {
 	struct gn_pipe_link *links[] = {p->input, p->give_gradient, p->output, p->gradient};
 	enum gn_status status = GN_OK;
 
+	p->schedule.batches = batches;
 	for (size_t i = 0; i < sizeof links / sizeof *links && !status; i++)
-		status = gn_pipe_link_begin(links[i], p->schedule.batches, err);
+		status = gn_pipe_link_begin(links[i], batches, err);
 	return status;
+}
+
+void gn_pipe_stage_shorten(struct gn_pipe_stage *p, int batches)
+{
+	struct gn_pipe_link *links[] = {p->input, p->give_gradient, p->output, p->gradient};
+
+	p->schedule.batches = batches;
+	for (size_t i = 0; i < sizeof links / sizeof *links; i++)
+		gn_pipe_link_shorten(links[i], batches);
 }
 
 static void put_labels(const struct gn_pipe_stage *p, const struct gn_targets *t, char *to)
 {
-	const struct labels header = {.has_pairs = t->pair_labels != NULL};
+	const struct labels header = {.has_pairs = t->pair_labels != NULL, .batches = p->schedule.batches};
 	size_t column = (size_t)p->images * 4;
 
 	memcpy(to, &header, sizeof header);
@@ -196,13 +213,14 @@ static void put_labels(const struct gn_pipe_stage *p, const struct gn_targets *t
 	memcpy(to + sizeof header + 2 * column, t->lambdas, column);
 }
 
-static struct gn_targets labels_at(const struct gn_pipe_stage *p, const char *from)
+static struct gn_targets labels_at(const struct gn_pipe_stage *p, const char *from, int *batches)
 {
 	const char *columns = from + sizeof(struct labels);
 	size_t column = (size_t)p->images * 4;
 	struct labels header;
 
 	memcpy(&header, from, sizeof header);
+	*batches = header.batches;
 	return (struct gn_targets){.labels = (const int32_t *)(const void *)columns,
 				   .pair_labels = header.has_pairs ? (const int32_t *)(const void *)(columns + column) : NULL,
 				   .lambdas = header.has_pairs ? (const float *)(const void *)(columns + 2 * column) : NULL};
@@ -211,10 +229,13 @@ static struct gn_targets labels_at(const struct gn_pipe_stage *p, const char *fr
 enum gn_status gn_pipe_stage_input(struct gn_pipe_stage *p, const void **activations, struct gn_targets *targets, struct gn_err *err)
 {
 	enum gn_status status = gn_pipe_link_take(p->input, activations, err);
+	int batches;
 
 	if (status)
 		return explain(p, status, "waiting for activations of", p->schedule.stage - 1, err);
-	*targets = labels_at(p, (const char *)*activations + aligned(p->in_bytes));
+	*targets = labels_at(p, (const char *)*activations + aligned(p->in_bytes), &batches);
+	if (batches < p->schedule.batches)
+		gn_pipe_stage_shorten(p, batches);
 	return GN_OK;
 }
 
@@ -236,9 +257,13 @@ enum gn_status gn_pipe_stage_output(struct gn_pipe_stage *p, const void *activat
 	return explain(p, gn_pipe_link_send(p->output, err), "sending activations to", p->schedule.stage + 1, err);
 }
 
-enum gn_status gn_pipe_stage_gradient(struct gn_pipe_stage *p, const void **gradient, struct gn_err *err)
+enum gn_status gn_pipe_stage_gradient(struct gn_pipe_stage *p, const void **gradient, const float **news, struct gn_err *err)
 {
-	return explain(p, gn_pipe_link_take(p->gradient, gradient, err), "waiting for gradients of", p->schedule.stage + 1, err);
+	enum gn_status status = gn_pipe_link_take(p->gradient, gradient, err);
+
+	if (news)
+		*news = (const float *)(const void *)((const char *)*gradient + aligned(p->out_bytes));
+	return explain(p, status, "waiting for gradients of", p->schedule.stage + 1, err);
 }
 
 enum gn_status gn_pipe_stage_gradient_done(struct gn_pipe_stage *p, struct gn_err *err)
@@ -246,14 +271,16 @@ enum gn_status gn_pipe_stage_gradient_done(struct gn_pipe_stage *p, struct gn_er
 	return gn_pipe_link_done(p->gradient, err);
 }
 
-enum gn_status gn_pipe_stage_give_gradient(struct gn_pipe_stage *p, const void *gradient, struct gn_err *err)
+enum gn_status gn_pipe_stage_give_gradient(struct gn_pipe_stage *p, const void *gradient, const float *news, struct gn_err *err)
 {
 	void *memory;
 	enum gn_status status = gn_pipe_link_room(p->give_gradient, &memory, err);
 
 	if (!status) {
 		memcpy(memory, gradient, p->in_bytes);
-		p->sent_bytes += p->in_bytes;
+		if (news)
+			memcpy((char *)memory + aligned(p->in_bytes), news, GN_PIPE_NEWS * sizeof *news);
+		p->sent_bytes += gradient_bytes(p, p->in_bytes);
 		status = gn_pipe_link_send(p->give_gradient, err);
 	}
 	return explain(p, status, "sending gradients to", p->schedule.stage - 1, err);

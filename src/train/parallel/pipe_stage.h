@@ -3,6 +3,9 @@
  * Activations go from stage to stage in the layout of the plan that computed them, followed by the labels of their images, which the last
  * stage needs; gradients of activations go back. Each stage has a rank in a communicator of one pipeline, its number.
  *
+ * In an asynchronous run (pipe_schedule.h) numbers go back with each gradient, so that what later stages know reaches the first one; and each
+ * message forward says how many micro-batches the run has, which the first stage may reduce.
+ *
  * Thread safety: one thread, the communicator's. Blocking calls return GN_ERR_PEER_LOST, with both stages named, when a rank is lost.
  */
 #ifndef GN_TRAIN_PARALLEL_PIPE_STAGE_H
@@ -13,6 +16,11 @@
 #include "transport/coll/comm.h"
 
 struct gn_pipe_stage;
+
+/* Floats that go back with the gradient of a micro-batch. */
+enum { GN_PIPE_NEWS = 16 };
+/* Messages that are received ahead: a run is not reduced to fewer than this after the next forward of the first stage. */
+enum { GN_PIPE_AHEAD = 2 };
 
 /* Local. comm: of this pipeline, borrowed; schedule: stage and stages are set here. */
 enum gn_status gn_pipe_stage_create(struct gn_comm *comm, const struct gn_pipe_schedule *schedule, struct gn_pipe_stage **out, struct gn_err *err);
@@ -35,17 +43,21 @@ size_t gn_pipe_stage_output_bytes(const struct gn_pipe_stage *p);
 
 /* --- a step: begin, the schedule's actions, end, sums --- */
 
-enum gn_status gn_pipe_stage_begin(struct gn_pipe_stage *p, struct gn_err *err);
+/* Of so many micro-batches, the schedule's from now on: of a step, or an asynchronous run; the same on all stages. */
+enum gn_status gn_pipe_stage_begin(struct gn_pipe_stage *p, int batches, struct gn_err *err);
+/* The first stage, in an asynchronous run: it has only so many micro-batches, which the others learn with their next input. */
+void gn_pipe_stage_shorten(struct gn_pipe_stage *p, int batches);
 /* Not of the first stage. Blocks until the next micro-batch is there: valid until gn_pipe_stage_input_done. */
 enum gn_status gn_pipe_stage_input(struct gn_pipe_stage *p, const void **activations, struct gn_targets *targets, struct gn_err *err);
 enum gn_status gn_pipe_stage_input_done(struct gn_pipe_stage *p, struct gn_err *err);
 /* Not of the last. Copies both; blocks while two earlier ones are on their way. */
 enum gn_status gn_pipe_stage_output(struct gn_pipe_stage *p, const void *activations, const struct gn_targets *targets, struct gn_err *err);
-/* Not of the last. Blocks until the gradient of the next output is there: valid until gn_pipe_stage_gradient_done. */
-enum gn_status gn_pipe_stage_gradient(struct gn_pipe_stage *p, const void **gradient, struct gn_err *err);
+/* Not of the last. Blocks until the gradient of the next output is there: valid until gn_pipe_stage_gradient_done. news: GN_PIPE_NEWS floats
+ * that came with it, and in an asynchronous run alone: likewise. */
+enum gn_status gn_pipe_stage_gradient(struct gn_pipe_stage *p, const void **gradient, const float **news, struct gn_err *err);
 enum gn_status gn_pipe_stage_gradient_done(struct gn_pipe_stage *p, struct gn_err *err);
-/* Not of the first. As output. */
-enum gn_status gn_pipe_stage_give_gradient(struct gn_pipe_stage *p, const void *gradient, struct gn_err *err);
+/* Not of the first. As output. news: NULL, but in an asynchronous run. */
+enum gn_status gn_pipe_stage_give_gradient(struct gn_pipe_stage *p, const void *gradient, const float *news, struct gn_err *err);
 /* Makes progress on messages; does not block. */
 void gn_pipe_stage_poll(struct gn_pipe_stage *p);
 enum gn_status gn_pipe_stage_end(struct gn_pipe_stage *p, struct gn_err *err);

@@ -115,12 +115,13 @@ static enum gn_status cut(struct gn_plan *p, struct gn_plan_parts *parts, int is
 	if (!parts->list)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the parts of a step");
 	for (int at = 0; at < positions && !status; at++) {
-		const struct gn_plan_part collective = collective_at(p, at);
+		struct gn_plan_part collective = collective_at(p, at);
 
 		range.end = at + 1;
 		if (collective.group) {
 			range.is_suspended = 1;
 			status = add_compute(p, parts, &range, err);
+			collective.range = range; /* it is of forward or backward as that is */
 			parts->list[parts->count++] = collective;
 			range = (struct gn_plan_range){.first = at, .end = at + 1, .resumes = 1};
 		}
@@ -255,8 +256,8 @@ enum gn_status gn_plan_run_forward(struct gn_plan *p, uint64_t number, const str
 {
 	enum gn_status status;
 
-	if (gn_plan_is_queued(p) || p->options.group || p->options.tensor)
-		return gn_err_set(err, GN_ERR_UNSUPPORTED, "parts of a network are run on hosts, with batch statistics of each rank");
+	if (gn_plan_is_queued(p) || p->options.tensor)
+		return gn_err_set(err, GN_ERR_UNSUPPORTED, "parts of a network are run on hosts, not divided among ranks");
 	status = begin_run(p, number, err);
 	return status ? status : run_parts(p, &p->parts, 0, number, observer, NULL, err);
 }
