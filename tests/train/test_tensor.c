@@ -65,7 +65,7 @@ struct rank {
 	const struct net *whole;
 	struct gn_model *model;
 	struct gn_plan *plan;
-	float *params, *grads, *buffers;
+	float *params, *grads, *buffers, *logits;
 	float loss, correct;
 	struct gn_targets targets;
 };
@@ -83,6 +83,7 @@ static void *run_rank(void *context)
 	struct rank *r = context;
 	struct gn_plan_options o = r->whole->options;
 	struct gn_weight_layouts *layouts;
+	const float *logits;
 	struct gn_err err;
 
 	omp_set_num_threads(1);
@@ -99,6 +100,13 @@ static void *run_rank(void *context)
 	assert_ok(gn_plan_stage(r->plan, r->whole->images, &r->targets, &err));
 	assert_ok(gn_plan_run(r->plan, 3, &observer, NULL, &err));
 	gn_weight_layouts_out(layouts, r->grads);
+	gn_plan_destroy(r->plan);
+	o.training = 0;
+	o.weights = o.backend == GN_BACKEND_REF ? NULL : gn_weight_layouts_layouts(layouts);
+	assert_ok(gn_plan_create(r->model, &o, r->params, NULL, r->buffers, &r->plan, &err));
+	assert_ok(gn_plan_forward(r->plan, r->whole->images, 0, &logits, &err));
+	r->logits = room((size_t)o.batch * (size_t)gn_model_classes(r->model), sizeof *logits);
+	memcpy(r->logits, logits, (size_t)o.batch * (size_t)gn_model_classes(r->model) * sizeof *logits);
 	gn_plan_destroy(r->plan);
 	gn_weight_layouts_destroy(layouts);
 	return NULL;
@@ -126,6 +134,7 @@ static void release_rank(struct rank *r)
 	free(r->params);
 	free(r->grads);
 	free(r->buffers);
+	free(r->logits);
 }
 
 /* The largest distance of a tensor, by the norm of the whole one, or of the largest where it is 0 but for rounding. */
@@ -157,6 +166,27 @@ static size_t largest_rank(const struct rank *ranks, int count)
 	for (int r = 0; r < count; r++)
 		most = gn_model_param_elements(ranks[r].model) > most ? gn_model_param_elements(ranks[r].model) : most;
 	return most;
+}
+
+/* After the step, in inference, each rank has the logits of all classes. */
+static void check_logits(const struct net *n, const struct rank *ranks, int count, double bound)
+{
+	size_t elements = (size_t)n->options.batch * (size_t)gn_model_classes(n->model);
+	struct gn_plan_options o = n->options;
+	double norm = 0;
+	const float *logits;
+	struct gn_plan *plan;
+	struct gn_err err;
+
+	o.training = 0;
+	assert_ok(gn_plan_create(n->model, &o, n->params, NULL, n->buffers, &plan, &err));
+	assert_ok(gn_plan_forward(plan, n->images, 0, &logits, &err));
+	for (size_t i = 0; i < elements; i++)
+		norm = fmax(norm, fabs(logits[i]));
+	for (int r = 0; r < count; r++)
+		for (size_t i = 0; i < elements; i++)
+			assert_true(fabs(ranks[r].logits[i] - logits[i]) <= bound * norm);
+	gn_plan_destroy(plan);
 }
 
 /* share: the most that a rank has of the parameters. */
@@ -201,6 +231,7 @@ static void check(const char *model, int classes, int side, int ranks, struct gn
 	assert_true(distance(n.model, 0, n.grads, grads) <= bound);
 	assert_true(distance(n.model, 1, n.buffers, buffers) <= bound);
 	assert_true((double)largest_rank(all, ranks) <= share * (double)gn_model_param_elements(n.model));
+	check_logits(&n, all, ranks, bound);
 	for (int i = 0; i < gn_model_buffer_count(n.model); i++) /* statistics are there at all */
 		assert_true(buffers[gn_model_buffer(n.model, i)->offset] != 0 && buffers[gn_model_buffer(n.model, i)->offset] != 1);
 	for (int r = 0; r < ranks; r++)

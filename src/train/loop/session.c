@@ -133,9 +133,10 @@ static enum gn_status init_replica(struct gn_session *s, struct gn_err *err)
 static enum gn_status make_loaders(struct gn_session *s, struct gn_err *err)
 {
 	const struct gn_train_options *o = s->options;
+	const int in_groups = s->pipeline && s->pipeline->tensor;
 	struct gn_loader_options lo = {
-		.seed = (uint64_t)o->seed, .rank = (uint32_t)gn_comm_rank(s->comm),
-		.ranks = (uint32_t)gn_comm_size(s->comm), .batch = (uint32_t)o->batch, .augment = GN_AUGMENT_NONE,
+		.seed = (uint64_t)o->seed, .rank = (uint32_t)(in_groups ? s->worker : gn_comm_rank(s->comm)),
+		.ranks = (uint32_t)(in_groups ? s->workers : gn_comm_size(s->comm)), .batch = (uint32_t)o->batch, .augment = GN_AUGMENT_NONE,
 		.threads = gn_loader_threads_most(s), .prefetch_bytes = (size_t)o->prefetch,
 	};
 	enum gn_status status = gn_input_sampling(o->sampling, s->data.train, (uint64_t)o->seed, &s->data.balance, err);
@@ -159,8 +160,13 @@ static enum gn_status make_val_plan(struct gn_session *s, struct gn_err *err)
 	const struct gn_checkpoint_arrays whole = gn_session_arrays(s);
 
 	po.batch = (int)s->options->batch;
-	po.frozen = 1;
 	po.device = &r->device;
+	if (r->options.tensor && s->data.val) {
+		po.weights = gn_weight_layouts_layouts(r->layouts);
+		po.tensor = gn_tensor_group_plans(r->options.tensor);
+		return gn_plan_create(r->options.model, &po, r->params.device, NULL, r->buffers.device, &s->val_plan, err);
+	}
+	po.frozen = 1;
 	po.weights = gn_weight_layouts_layouts(s->pipeline ? s->pipeline->plain : r->layouts);
 	return s->data.val ? gn_plan_create(s->model, &po, whole.params, NULL, whole.buffers, &s->val_plan, err) : GN_OK;
 }

@@ -61,19 +61,27 @@ static enum gn_status score(struct gn_session *s, int average, const volatile si
 {
 	const struct gn_metrics_beside beside = {is_writing, advance_save, s};
 	const struct gn_checkpoint_arrays whole = gn_session_arrays(s);
+	const int slices = s->replica.options.tensor ? gn_tensor_group_size(s->replica.options.tensor) : 1, is_part = s->pipeline && slices == 1;
+	float *params = slices > 1 ? s->replica.params.host : whole.params, *buffers = slices > 1 ? s->replica.buffers.host : whole.buffers;
 	struct gn_ema ema;
-	enum gn_status status = average && !s->pipeline ? gn_replica_whole_average(&s->replica, &ema, err) : GN_OK;
+	enum gn_status status = average && !is_part ? gn_replica_whole_average(&s->replica, &ema, err) : GN_OK;
 	int swaps = average && !status;
 
-	if (s->pipeline)
+	if (is_part)
 		gn_session_whole_average(s, &ema);
 	if (swaps)
-		gn_ema_swap(&ema, whole.params, whole.buffers);
+		gn_ema_swap(&ema, params, buffers);
 	if (!status)
 		status = gn_metrics_run(s->val_plan, s->data.val_loader, s->comm, gn_model_classes(s->model), NULL, NULL, stop, stopping,
 					&beside, out, err);
 	if (swaps)
-		gn_ema_swap(&ema, whole.params, whole.buffers);
+		gn_ema_swap(&ema, params, buffers);
+	/* each slice has counted the images of its tensor group */
+	out->images /= (uint64_t)slices;
+	out->top1 /= (uint64_t)slices;
+	out->top5 /= (uint64_t)slices;
+	out->nonfinite /= (uint64_t)slices;
+	out->loss_sum /= slices;
 	/* that another run has taken the checkpoint's folder is known to all ranks */
 	if (status && status != GN_ERR_EXISTS)
 		gn_session_alone(s, status);
@@ -116,7 +124,7 @@ static enum gn_status evaluate(struct gn_session *s, const volatile sig_atomic_t
 		status = gn_replica_average(&s->replica, err);
 	if (!status && !*stopping)
 		status = gn_session_alone(s, gn_replica_fetch(&s->replica, err));
-	if (!status && !*stopping)
+	if (!status && !*stopping && !s->replica.options.tensor)
 		status = gn_session_gather(s, 1, err);
 	if (!status && !*stopping)
 		status = score(s, 0, stop, stopping, &plain, err);

@@ -120,9 +120,8 @@ static void log_slices(const struct gn_session *s, const struct report *r)
 	const double all = (double)gn_model_param_elements(s->model) * sizeof(float);
 
 	gn_log_info(s->log, "each rank of a tensor group: %.4g MB of parameters, %.3f of the network's %.4g MB, %.4g MB with gradients and optimizer "
-		    "state, %.4g MB of activations; %s all parameters once more, for checkpoints%s", (double)r->param_bytes * 1e-6,
-		    (double)r->param_bytes / all, all * 1e-6, (double)r->state_bytes * 1e-6, (double)r->plan_bytes * 1e-6,
-		    s->options->val ? "each rank has" : "rank 0 has", s->options->val ? " and evaluation" : "");
+		    "state, %.4g MB of activations; rank 0 has all parameters once more, for checkpoints", (double)r->param_bytes * 1e-6,
+		    (double)r->param_bytes / all, all * 1e-6, (double)r->state_bytes * 1e-6, (double)r->plan_bytes * 1e-6);
 }
 
 static void log_stages(const struct gn_session *s, const struct report *all)

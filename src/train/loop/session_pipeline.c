@@ -140,7 +140,7 @@ enum gn_status gn_session_alloc_whole(struct gn_session *s, struct gn_err *err)
 	status = gn_weight_layouts_create(s->model, &p->plain, err);
 	if (!status)
 		gn_weight_layouts_plain(p->plain);
-	if (status || (gn_comm_rank(s->comm) && !s->options->val))
+	if (status || (gn_comm_rank(s->comm) && (p->tensor || !s->options->val)))
 		return status;
 	p->params = gn_alloc_aligned(params);
 	p->buffers = gn_alloc_aligned(buffers + 1);

@@ -63,7 +63,8 @@ struct gn_plan_options {
 	/* Training steps: batch statistics are summed over this group between parts; borrowed, outlives the plan; NULL: own ones. Such a plan
 	 * only runs steps. */
 	struct gn_plan_group *group;
-	/* Training steps of a slice of a network (gn_model_slice): the ranks that have the others; as group. */
+	/* Of a slice of a network (gn_model_slice): the ranks that have the others; as group, but that a forward pass of such a plan in inference
+	 * is collective, and gives all logits. */
 	struct gn_plan_group *tensor;
 	/* Of a part of a network that is not its first one: the layout of what comes in, which is gn_plan_output_layout of the part before.
 	 * Read while the plan is made. */

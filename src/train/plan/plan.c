@@ -26,8 +26,8 @@ static enum gn_status check_options(const struct gn_model *m, const struct gn_pl
 				  o->fp16 ? "fp16" : "tf32");
 	if (gn_model_origin(m).node && !o->input)
 		return gn_err_set(err, GN_ERR_USAGE, "a plan of a part of %s needs the layout of its input", gn_model_name(m));
-	if (gn_model_tensor(m).ranks && !o->no_memory && (!o->tensor || !o->training))
-		return gn_err_set(err, GN_ERR_USAGE, "a plan of a slice of %s trains, and needs the ranks that have the others", gn_model_name(m));
+	if (gn_model_tensor(m).ranks && !o->no_memory && (!o->tensor || o->frozen))
+		return gn_err_set(err, GN_ERR_USAGE, "a plan of a slice of %s needs the ranks that have the others, and is not frozen", gn_model_name(m));
 	if (o->pixels && (o->backend != GN_BACKEND_CUDA || gn_model_channels(m) != 3))
 		return gn_err_set(err, GN_ERR_UNSUPPORTED, "images as crops are for GPUs, in three channels");
 	return GN_OK;
@@ -255,15 +255,39 @@ enum gn_status gn_plan_queue(struct gn_plan *p, const struct gn_plan_range *rang
 
 /* --- one batch, call by call --- */
 
+/* Of the classes that this rank has, and then of all. */
+static enum gn_status gather_logits(struct gn_plan *p, struct gn_err *err)
+{
+	const struct gn_class_slice slice = gn_plan_classes(p);
+	const struct gn_plan_tensor *last = &p->tensors[p->logits_tensor];
+	const size_t batch = (size_t)p->options.batch, own = (size_t)slice.count, block = batch * own;
+	const struct gn_exchange x = {GN_EXCHANGE_GATHER, block, sizeof(float)};
+	float *all = (float *)(void *)p->loss_numbers;
+	enum gn_status s = gn_compute_store(p->device.compute, &last->layout, gn_plan_address(p, last->data),
+					    all + (size_t)gn_model_tensor(p->model).rank * block, err);
+
+	if (!s)
+		s = p->options.tensor->exchange(p->options.tensor, p->device.stream, &x, all, err);
+	for (size_t i = 0; i < batch * (size_t)slice.ranks && !s; i++)
+		memcpy(p->logits + i % batch * (size_t)slice.classes + i / batch * own, all + i * own, own * sizeof *all);
+	return s;
+}
+
+static enum gn_status store_logits(struct gn_plan *p, struct gn_err *err)
+{
+	const struct gn_plan_tensor *last = &p->tensors[p->logits_tensor];
+
+	return p->loss_numbers ? gather_logits(p, err)
+			       : gn_compute_store(p->device.compute, &last->layout, gn_plan_address(p, last->data), p->logits, err);
+}
+
 enum gn_status gn_plan_forward(struct gn_plan *p, const void *images, uint64_t number, const float **logits,
 			       struct gn_err *err)
 {
-	const struct gn_plan_tensor *last = &p->tensors[p->logits_tensor];
-	const struct gn_plan_range forward = {.end = p->op_count};
 	enum gn_status s;
 
-	if ((p->options.training && p->options.group) || gn_model_tensor(p->model).ranks)
-		return gn_err_set(err, GN_ERR_USAGE, "a forward pass of a plan that has an exchange among ranks in it: it only runs steps");
+	if (p->options.training && (p->options.group || p->options.tensor))
+		return gn_err_set(err, GN_ERR_USAGE, "a forward pass of a plan that exchanges among ranks and trains: it only runs steps");
 	if (p->options.no_memory)
 		return gn_err_set(err, GN_ERR_USAGE, "a forward pass of a plan without memory");
 	if (p->options.frozen && !p->frozen)
@@ -274,9 +298,9 @@ enum gn_status gn_plan_forward(struct gn_plan *p, const void *images, uint64_t n
 	if (!s)
 		s = gn_compute_set_number(p->device.compute, number, err);
 	if (!s)
-		s = gn_plan_queue(p, &forward, number, NULL, err);
+		s = gn_plan_queue_forward(p, number, err);
 	if (!s && gn_model_is_end(p->model))
-		s = gn_compute_store(p->device.compute, &last->layout, gn_plan_address(p, last->data), p->logits, err);
+		s = store_logits(p, err);
 	if (!s)
 		s = gn_stream_wait(p->device.stream, err);
 	if (s)

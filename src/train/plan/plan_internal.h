@@ -125,7 +125,7 @@ struct gn_plan {
 	int loss_count;		/* in losses, not looked at yet */
 	float *loss_rows;	/* scratch; NULL on the host */
 	struct gn_buffer loss_buffer, numbers_buffer;
-	double *loss_numbers;	/* of all ranks, of a slice that has a part of the classes; else NULL */
+	double *loss_numbers;	/* of all ranks, of a slice that has a part of the classes, in inference their logits; else NULL */
 	double loss_scale;
 	int good_steps; /* since the loss scale last changed */
 	/* Training: whole is a batch that is not cut where gradients are complete. */
@@ -175,7 +175,8 @@ enum gn_status gn_plan_take_batch(struct gn_plan *p, struct gn_err *err);
 /* Targets of a batch that was staged without; host memory. */
 enum gn_status gn_plan_set_targets(struct gn_plan *p, const struct gn_targets *targets, struct gn_err *err);
 
-/* plan_run.c */
+/* plan_run.c. Of the batch that was taken, with its exchanges among ranks. */
+enum gn_status gn_plan_queue_forward(struct gn_plan *p, uint64_t number, struct gn_err *err);
 void gn_plan_parts_release(struct gn_plan *p);
 
 #endif

@@ -224,8 +224,8 @@ static enum gn_status place_loss(struct gn_plan *p, struct gn_err *err)
 	p->loss_rows = rows ? (float *)(void *)((char *)p->loss_buffer.address + aligned(sizeof *p->loss)) : NULL;
 	p->losses = losses;
 	if (classes.count && classes.count < classes.classes)
-		s = gn_buffer_alloc(p->device.device, (size_t)classes.ranks * (size_t)p->options.batch * GN_SLICED_LOSS_NUMBERS * sizeof(double),
-				    &p->numbers_buffer, err);
+		s = gn_buffer_alloc(p->device.device, (size_t)p->options.batch * (p->options.training ? (size_t)classes.ranks * GN_SLICED_LOSS_NUMBERS
+								      : (size_t)classes.classes) * sizeof(double), &p->numbers_buffer, err);
 	p->loss_numbers = p->numbers_buffer.address;
 	return s;
 }

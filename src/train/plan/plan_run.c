@@ -224,6 +224,26 @@ static enum gn_status run_parts(struct gn_plan *p, const struct gn_plan_parts *p
 	return status;
 }
 
+enum gn_status gn_plan_queue_forward(struct gn_plan *p, uint64_t number, struct gn_err *err)
+{
+	struct gn_plan_range range = {.end = p->op_count};
+	enum gn_status status = GN_OK;
+
+	for (int at = 0; at < p->op_count && !status; at++) {
+		const struct gn_plan_part c = collective_at(p, at);
+
+		if (!c.group)
+			continue;
+		range.end = at + 1;
+		range.is_suspended = 1;
+		status = gn_plan_queue(p, &range, number, NULL, err);
+		if (!status)
+			status = c.group->exchange(c.group, p->device.stream, &c.exchange, c.values, err);
+		range = (struct gn_plan_range){.first = at, .end = p->op_count, .resumes = 1};
+	}
+	return status ? status : gn_plan_queue(p, &range, number, NULL, err);
+}
+
 static enum gn_status begin_run(struct gn_plan *p, uint64_t number, struct gn_err *err)
 {
 	int max = p->options.batches > 1 ? p->options.batches : 1;
