@@ -140,6 +140,16 @@ def shared(rank, size):
         dist.broadcast(t, size - 1, group=group)
         assert (t[:100_000] == size - 1).all()
         pending.wait()
+    # on one rank alone
+    memory = gannet_torch.empty(size * 100_000)
+    out = memory if rank == 0 else torch.empty(size * 100_000)
+    dist.all_gather_into_tensor(out, torch.full((100_000,), float(rank)))
+    assert torch.equal(out, torch.arange(float(size)).repeat_interleave(100_000))
+    dist.all_gather_into_tensor(out, out.narrow(0, rank * 100_000, 100_000))
+    assert torch.equal(out, torch.arange(float(size)).repeat_interleave(100_000))
+    out = memory[:100_000] if rank == 0 else torch.empty(100_000)
+    dist.reduce_scatter_tensor(out, torch.full((size * 100_000,), float(rank)))
+    assert (out == size * (size - 1) / 2).all()
 
 
 def threads(rank, size):

@@ -41,21 +41,27 @@ Group::~Group()
 		gannet_group_free(group_);
 }
 
+// Of all groups, with lengths.
+static struct {
+	std::mutex mutex;
+	std::map<const char *, size_t> lengths;
+} allocated;
+
 void *Group::allocate(size_t len_bytes)
 {
 	void *memory;
 
 	check(gannet_alloc(group_, len_bytes, &memory));
-	std::lock_guard<std::mutex> lock(mutex_);
-	allocated_[static_cast<char *>(memory)] = len_bytes;
+	std::lock_guard<std::mutex> lock(allocated.mutex);
+	allocated.lengths[static_cast<char *>(memory)] = len_bytes;
 	return memory;
 }
 
 void Group::release(void *memory)
 {
 	{
-		std::lock_guard<std::mutex> lock(mutex_);
-		allocated_.erase(static_cast<char *>(memory));
+		std::lock_guard<std::mutex> lock(allocated.mutex);
+		allocated.lengths.erase(static_cast<char *>(memory));
 	}
 	if (!finalized)
 		gannet_release(group_, memory);
@@ -63,10 +69,10 @@ void Group::release(void *memory)
 
 bool Group::owns(const void *memory)
 {
-	std::lock_guard<std::mutex> lock(mutex_);
-	auto after = allocated_.upper_bound(static_cast<const char *>(memory));
+	std::lock_guard<std::mutex> lock(allocated.mutex);
+	auto after = allocated.lengths.upper_bound(static_cast<const char *>(memory));
 
-	if (after == allocated_.begin())
+	if (after == allocated.lengths.begin())
 		return false;
 	auto &[at, len] = *--after;
 	return static_cast<const char *>(memory) < at + len;

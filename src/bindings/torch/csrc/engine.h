@@ -67,8 +67,8 @@ public:
 	// Memory that all ranks of a node reach directly, of those who drive; it blocks until all ranks have come to it.
 	void *allocate(size_t len_bytes);
 	void release(void *memory);
-	// Whether it is part of such memory. Any thread.
-	bool owns(const void *memory);
+	// Whether it is part of such memory, of any group. Any thread.
+	static bool owns(const void *memory);
 	// The prepared operation for these arguments, made at the first call. The order of calls is the same on all ranks.
 	gannet_op *op(gannet_args args);
 
@@ -93,8 +93,6 @@ private:
 	bool is_local_ = true, takes_tensors_;
 	std::chrono::milliseconds limit_;
 	std::exception_ptr failed_; // of all operations from then on: the order could not be kept
-	std::mutex mutex_;
-	std::map<const char *, size_t> allocated_; // lengths
 	std::map<Key, gannet_op *> ops_;
 	std::deque<Key> order_;
 };

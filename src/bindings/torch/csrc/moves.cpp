@@ -147,6 +147,17 @@ static Step direct(std::shared_ptr<Group> g, gannet_args a, at::Tensor output, a
 	}, [output, input, copy](gannet_op *) {});
 }
 
+// The same into blocks, or from them. By their output's memory libgannet would select another algorithm, so an output in memory that ranks reach
+// directly, which may be so on this rank alone, is written by way of other memory.
+static Step direct_blocks(std::shared_ptr<Group> g, gannet_args a, at::Tensor output, at::Tensor input)
+{
+	if (!Group::owns(output.data_ptr()))
+		return direct(g, a, output, input);
+	auto other = at::empty_like(output);
+
+	return chain({direct(g, a, other, input), once([output, other] { std::memcpy(bytes(output), bytes(other), output.nbytes()); })});
+}
+
 // As many parts as ranks.
 static Tensors parts(const at::Tensor &t, int size)
 {
@@ -155,7 +166,7 @@ static Tensors parts(const at::Tensor &t, int size)
 
 Step all_reduce(std::shared_ptr<Group> g, at::Tensor t, const c10d::ReduceOp &op)
 {
-	if (g->owns(t.data_ptr()) || (g->takes_tensors() && t.nbytes() >= direct_bytes)) {
+	if (Group::owns(t.data_ptr()) || (g->takes_tensors() && t.nbytes() >= direct_bytes)) {
 		Reduction r = reduction_of(t.scalar_type(), op);
 		gannet_args a = reducing(GANNET_ALLREDUCE, r);
 
@@ -232,7 +243,7 @@ Step all_gather_into(std::shared_ptr<Group> g, at::Tensor output, at::Tensor inp
 	a.what = GANNET_ALLGATHER;
 	a.type = GANNET_BYTES;
 	a.count = input.nbytes();
-	return direct(g, a, output, in_place ? at::Tensor() : input);
+	return direct_blocks(g, a, output, in_place && !Group::owns(output.data_ptr()) ? at::Tensor() : input);
 }
 
 Step reduce_scatter_from(std::shared_ptr<Group> g, at::Tensor output, at::Tensor input, const c10d::ReduceOp &op)
@@ -243,7 +254,7 @@ Step reduce_scatter_from(std::shared_ptr<Group> g, at::Tensor output, at::Tensor
 	gannet_args a = reducing(GANNET_REDUCE_SCATTER, r);
 
 	a.count = static_cast<size_t>(output.numel()) * r.per_element;
-	return direct(g, a, output, input);
+	return direct_blocks(g, a, output, input);
 }
 
 Step all_to_all(std::shared_ptr<Group> g, at::Tensor output, at::Tensor input, std::vector<size_t> from, std::vector<size_t> to)

@@ -34,7 +34,7 @@ def _create(options, _backend_options):
     elif not dist.is_initialized():
         _C.start("", options.group_rank, options.group_size)  # a world again: compares
     ranks = list(options.global_ranks_in_group) or list(range(options.group_size))
-    timeout_ms = int(options.timeout.total_seconds() * 1000)
+    timeout_ms = min(int(options.timeout.total_seconds() * 1000), 1 << 40)
     return _C.Backend(options.group_rank, options.group_size, ranks, options.group_id, not dist.is_initialized(), timeout_ms)
 
 
