@@ -162,6 +162,8 @@ check 'three ranks take four batches' alike
 check 'with weights of classes and sharded gradients' alike --class-weights "$scratch/weights" --shard gradients
 check 'a slow rank' timeout 60 "$gannet" launch -n 2 -- "$gannet" "${train[@]}" --steps 20 --slow-factor 1 --slow-steps 10 --log "$scratch/slow.jsonl"
 check 'is named' grep -qE '"event": "slow".*"step": 10, "rank": [01], "host": "[^"]+", "factor": [0-9.]+, "steps": 10' "$scratch/slow.jsonl"
+expect 0 'no process waits that could take the place of rank [01]' 'and stays where none waits' timeout 60 "$gannet" launch -n 2 -- "$gannet" "${train[@]}" \
+	--steps 20 --slow-factor 1 --slow-steps 10 --elastic 1 --slow-replace
 check 'no rank is' timeout 60 "$gannet" launch -n 2 -- "$gannet" "${train[@]}" --steps 20 --slow-factor 1e6 --slow-steps 10 --log "$scratch/fast.jsonl"
 check 'where none is slow' test "$(grep -c '"event": "slow"' "$scratch/fast.jsonl")" = 0
 expect 2 'no multiple of --batch 16' 'a global batch of no whole batches is refused' "$gannet" "${train[@]}" --global-batch 40

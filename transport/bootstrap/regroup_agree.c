@@ -69,10 +69,12 @@ static int is_cut_off(struct attempt *t, uint64_t id, struct gn_regroup_answer *
 static int is_given_up(struct attempt *t, uint32_t member, enum gn_regroup_reply reply, int asked, struct gn_regroup_answer *a)
 {
 	const struct gn_world *w = t->world;
+	/* those before this one were asked before: it is not their turn */
+	const int is_asked_again = asked > 1 || (int)member < gn_roster_rank(&t->ends, t->g->self.id);
 
 	if (w && gn_world_is_lost(w, (int)member))
 		return 1;
-	if (reply == GN_REGROUP_UNREACHABLE && asked > 1 && is_cut_off(t, t->ends.ids[member], a))
+	if (reply == GN_REGROUP_UNREACHABLE && is_asked_again && is_cut_off(t, t->ends.ids[member], a))
 		return 1;
 	return gn_clock_ns() >= t->began_ns + gn_regroup_silence_ns(w);
 }
