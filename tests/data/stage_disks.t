@@ -29,8 +29,10 @@ eio=5 enospc=28 estale=116 tried=
 
 for failure in "pwrite64 $eio 3" "pwrite $eio 3" "pwrite64 $enospc 20" "ftruncate $enospc 1" "mkdir $enospc 4" "write $eio 2" "syncfs $eio 0" "rename $eio 0" "fsync $eio 0"; do
 	read -r call code _ <<<"$failure"
-	at=$work/$call-$code
-	nodes 1 "$at/n1" "$failure" src "$at" >out
+	at=$work/$call-$code below=$work/$call-$code/n1
+	# of the folder around the copy, once that has its name
+	[ "$call" != fsync ] || below=$at
+	nodes 1 "$below" "$failure" src "$at" >out
 	rc=$?
 	# of two names of one call, libc uses one
 	if [ "$rc" -eq 0 ] && [ "${call#pwrite}" != "$call" ]; then continue; fi
@@ -40,7 +42,6 @@ for failure in "pwrite64 $eio 3" "pwrite $eio 3" "pwrite64 $enospc 20" "ftruncat
 		[ "$rc" -ne 0 ] && grep -q "node1: not staged: .*/n1.*: $(text_of "$code")" out && grep -q '"failed_nodes": 1' out
 	}
 	check "$call fails ($(text_of "$code")): the node says so" failed
-	# fsync is of the marker, which comes after the copy
 	[ "$call" = fsync ] || check 'has no copy under that name' test ! -e "$at/n1"
 	check 'the others are complete' alike "$at/n0" "$at/n2"
 	expect 0 '"failed_nodes": 0' 'and the next run completes it' nodes none none none src "$at"
