@@ -30,8 +30,8 @@ on 300 srun -N2 --ntasks-per-node=2 --mpi=pmix --no-kill --kill-on-bad-exit=0 --
 	--data "$cluster/train" --model lenet --steps 300 --batch 16 --lr 0.02 --threads 1 --loader-threads 1 --log-every 1 --elastic 2 \
 	--shard optimizer --redundancy 1 --log "$cluster/shard.jsonl" --checkpoint "$cluster/shard" >"$cluster/shard.out" 2>&1 &
 run=$!
-started() { until_within 60 reached "$cluster/shard.jsonl" 20; }
-check "four ranks with parts are in the middle" started
+in_parts() { until_within 60 reached "$cluster/shard.jsonl" 20; }
+check "four ranks with parts are in the middle" in_parts
 kill -KILL "$(pid_of_rank 0)"
 wait "$run"
 expect 0 'rank 2, on another node, has a copy of rank 0.s part' "copies are on the other node" cat "$cluster/shard.out"

@@ -138,6 +138,7 @@ refuse '--cut is where stages of a pipeline begin' 'a cut without a pipeline' --
 refuse '--pipe-schedule is of pipelines' 'a schedule without a pipeline' --pipe-schedule gpipe
 refuse '.--parallel pipeline=2 and --shard cannot be combined: each stage' 'a sharded pipeline' --parallel pipeline=2 --shard optimizer
 refuse 'the number of ranks changes' 'a number of ranks that may be lost' --parallel data=1,pipeline=1 --elastic 2
+refuse 'form pipelines of as many stages as before' 'a mesh that would be chosen again' --parallel auto --elastic 2 --checkpoint "$scratch/auto"
 refuse 'none of data=N' 'another word' --parallel experts=2
 refuse '2 ranks' 'too few ranks' --parallel data=1,pipeline=2
 expect 1 'name with --cut where stages begin' 'layers that are not measured' net ref 2 lenet --parallel pipeline=2 --device ref
