@@ -750,10 +750,15 @@ static enum gn_status train_in_worlds(struct gn_train_options *o, const struct g
 	struct heir heir = {o->checkpoint, carried};
 	const struct gn_regroup_witness witness = {settle, &heir};
 	struct gn_err loss = {.text = ""};
+	uint64_t aborted_step = UINT64_MAX;
 	enum gn_status status = train_in_world(o, *world, stop, log, told, err);
 	int leaves;
 
-	while ((status == GN_ERR_PEER_LOST || (carried->ranks && is_of_newcomers(o, status))) && !gn_world_aborted(*world)) {
+	while ((status == GN_ERR_PEER_LOST && (!gn_world_aborted(*world) || carried->state.step != aborted_step)) ||
+	       (carried->ranks && is_of_newcomers(o, status) && !gn_world_aborted(*world))) {
+		/* a connection broke before anybody knew of a loss, and this rank gave up; not again and again without a step */
+		if (gn_world_aborted(*world))
+			aborted_step = carried->state.step;
 		loss = *err;
 		leaves = status == GN_ERR_PEER_LOST && carried->leaves;
 		if (carried->has_begun)
