@@ -4,6 +4,7 @@
 # (in a pipeline its stage) and leaves no checkpoint that is not whole; resumed, it ends with those parameters, too. With parameter servers' async and ssp, where no two
 # runs have the same parameters, it comes to its last step; and a worker's loss does not end it where no worker serves, but for rank 0's.
 # GN_FAULTS faults (8; 300 in tests/long), GN_SEED the first; each is repeated by its own seed. GN_MODES: only in modes that match it.
+# GN_STEPS (100) of a run, which may take GN_RUN_S (300) seconds, for busy machines.
 set -u
 # shellcheck source=tests/transport/common.sh
 . "$GN_SOURCE/tests/transport/common.sh"
@@ -19,7 +20,7 @@ for mode in "${modes[@]}"; do [[ ! "$mode" =~ ${GN_MODES:-} ]] || some+=("$mode"
 modes=("${some[@]}")
 ((${#modes[@]})) || { echo "GN_MODES='$GN_MODES' matches no mode" >&2; exit 2; }
 faults=(kill kill stop pause pause late)
-steps=100 last=70 # faults come after a step up to the second
+steps=${GN_STEPS:-100} last=$((steps * 7 / 10)) # faults come after a step up to the second
 
 check 'digits are packed' "$gannet" pack --out "$scratch/train" "$GN_SOURCE/data/digits/digits-train.tar.xz"
 
@@ -33,7 +34,7 @@ lenet() {
 	[[ $3 != *--update* ]] || clip=	  # which servers refuse
 	[[ $3 != *--parallel* ]] || clip= # sums of squares in the order of stages, which are measured in each run
 	# shellcheck disable=SC2016,SC2086 # for the shell of each rank; options
-	NAME=$scratch/$1 timeout -k 5 300 "$gannet" launch -n "$2" --grace 6 "${keep[@]}" -- bash -c 'echo $$ >"$NAME.pid.$PMIX_RANK"
+	NAME=$scratch/$1 timeout -k 5 "${GN_RUN_S:-300}" "$gannet" launch -n "$2" --grace 6 "${keep[@]}" -- bash -c 'echo $$ >"$NAME.pid.$PMIX_RANK"
 		[[ $PMIX_RANK != "${LATE_RANK:-}" ]] || sleep "$LATE_S"
 		exec "$@"' bash "$gannet" train --data "$scratch/train" --model lenet --lr 0.005 $clip --batch 8 --threads 1 \
 		--loader-threads 1 --schedule constant --bucket 200K --steps $steps --checkpoint "$scratch/$1" --checkpoint-every 9 \
@@ -60,7 +61,7 @@ whole() { # NAME
 strike() {
 	local after=$((RANDOM % last + 1)) ms=$((RANDOM % 30)) pause=$((RANDOM % 900 + 100)) pid
 	echo "$3 after step $after and $ms ms (pause: $pause ms)"
-	await_line 200 "$after" '"event": "step"' "$scratch/$1.jsonl" || return 1
+	await_line "${GN_RUN_S:-200}" "$after" '"event": "step"' "$scratch/$1.jsonl" || return 1
 	pid=$(<"$scratch/$1.pid.$2")
 	sleep "$(printf '0.%03d' "$ms")"
 	case $3 in

@@ -132,6 +132,7 @@ refuse() { expect 2 "$1" "$2" "$gannet" train --data "$scratch/train" --model le
 refuse 'micro-batches 3 does not divide --batch 16' 'micro-batches that do not fit' --batch 16 --micro-batches 3 --parallel pipeline=2
 refuse '65536 x --micro-batches 65536: a step has at most' 'more batches than can be counted' --batch 65536 --accumulate 65536 \
 	--micro-batches 65536 --parallel pipeline=2
+refuse 'what is trained depends on the mesh' 'auto and updates without a pause' --parallel auto --pipe-schedule pipedream
 refuse 'each mesh has cuts of its own' 'cuts for all meshes' --parallel auto --cut fc1
 refuse '.--parallel auto and --shard cannot be combined' 'auto and what pipelines cannot' --parallel auto --shard optimizer
 refuse '--cut is where stages of a pipeline begin' 'a cut without a pipeline' --cut fc1

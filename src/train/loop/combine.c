@@ -314,6 +314,9 @@ static enum gn_status check_parallel(const struct gn_train_options *o, struct gn
 	if (o->parallel && gn_mesh_is_auto(o->parallel) && asks_elastic(o))
 		return gn_err_set(err, GN_ERR_USAGE, "--parallel auto and --elastic cannot be combined: the ranks that are left form pipelines of as many stages "
 				  "as before; give --parallel pipeline=P, or leave it out");
+	if (o->parallel && gn_mesh_is_auto(o->parallel) && gn_pipe_kind_is_async(gn_pipe_kind_of(o->pipe_schedule)))
+		return gn_err_set(err, GN_ERR_USAGE, "--parallel auto and --pipe-schedule %s cannot be combined: each micro-batch is an update, so that what is "
+				  "trained depends on the mesh; give the mesh", o->pipe_schedule);
 	if (o->cut && o->parallel && gn_mesh_is_auto(o->parallel))
 		return gn_err_set(err, GN_ERR_USAGE, "--cut and --parallel auto: each mesh has cuts of its own; give the mesh, or leave --cut out");
 	if (o->cut && !asks_pipeline(o))
