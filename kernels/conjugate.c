@@ -178,13 +178,13 @@ static void set_exchange(struct gn_op_info *info, enum gn_conjugate kind)
 	size_t slice = gn_layout_elements(&info->in[0]), whole = gn_layout_elements(&info->out);
 
 	if (is_gather)
-		info->exchange[0] = (struct gn_exchange){GN_EXCHANGE_GATHER, slice, width};
+		info->exchange[0] = (struct gn_op_exchange){GN_EXCHANGE_GATHER, slice, width};
 	if (kind == GN_CONJUGATE_REDUCE)
-		info->exchange[0] = (struct gn_exchange){GN_EXCHANGE_SUM, whole, width};
+		info->exchange[0] = (struct gn_op_exchange){GN_EXCHANGE_SUM, whole, width};
 	if (kind == GN_CONJUGATE_COPY)
-		info->exchange[1] = (struct gn_exchange){GN_EXCHANGE_SUM, whole, width};
+		info->exchange[1] = (struct gn_op_exchange){GN_EXCHANGE_SUM, whole, width};
 	if (kind == GN_CONJUGATE_GATHER_REDUCE)
-		info->exchange[1] = (struct gn_exchange){GN_EXCHANGE_SCATTER, slice, width};
+		info->exchange[1] = (struct gn_op_exchange){GN_EXCHANGE_SCATTER, slice, width};
 	info->in_place = !is_gather;
 	info->scratch_bytes = whole * (size_t)width;
 	if (info->scratch_bytes < (size_t)info->out.c * sizeof(double))

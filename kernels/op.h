@@ -65,10 +65,10 @@ struct gn_conjugate_desc {
 
 /* What the caller does with values of an operator over all its processes: their sum; of a gather the block of this rank, at rank * count,
  * becomes all blocks; of a scatter the sum of all blocks becomes this rank's, at rank * count. */
-enum gn_exchange_kind { GN_EXCHANGE_NONE, GN_EXCHANGE_SUM, GN_EXCHANGE_GATHER, GN_EXCHANGE_SCATTER };
+enum gn_op_exchange_kind { GN_EXCHANGE_NONE, GN_EXCHANGE_SUM, GN_EXCHANGE_GATHER, GN_EXCHANGE_SCATTER };
 
-struct gn_exchange {
-	enum gn_exchange_kind kind;
+struct gn_op_exchange {
+	enum gn_op_exchange_kind kind;
 	size_t count;	   /* of a sum the values, else those of one block */
 	int element_bytes; /* 4: float, 8: double */
 };
@@ -162,7 +162,7 @@ struct gn_op_info {
 	 * backward and backward_rest; 0: there are none, and forward and backward are complete. */
 	size_t sum_count;
 	/* Conjugate: the same, of gn_op_values(), forward [0] and backward [1]. */
-	struct gn_exchange exchange[2];
+	struct gn_op_exchange exchange[2];
 	int backward_reads_in;  /* backward reads in[0]; otherwise it may be overwritten after forward, as in[1] always may */
 	int backward_reads_out;
 	int recomputes; /* gn_op_recompute() can recompute out from in[0] and the workspace */

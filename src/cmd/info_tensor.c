@@ -62,7 +62,7 @@ static double ring_s(const struct gn_sim_topology *machine, int spread, double b
 	       steps * (spread ? machine->link_latency_s : machine->node_latency_s);
 }
 
-static void add_exchange(const struct gn_exchange *x, const struct gn_sim_topology *machine, struct answer *a)
+static void add_exchange(const struct gn_op_exchange *x, const struct gn_sim_topology *machine, struct answer *a)
 {
 	const int others = a->mesh.shape.tensor - 1, rounds = x->kind == GN_EXCHANGE_SUM ? 2 : 1;
 	double block = (double)x->count * x->element_bytes / (x->kind == GN_EXCHANGE_SUM ? a->mesh.shape.tensor : 1);

@@ -26,7 +26,7 @@ struct member {
 	size_t exchanged;
 };
 
-static void add(const struct gn_exchange *x, void *to, const void *from)
+static void add(const struct gn_op_exchange *x, void *to, const void *from)
 {
 	for (size_t i = 0; i < x->count && x->element_bytes == sizeof(double); i++)
 		((double *)to)[i] += ((const double *)from)[i];
@@ -34,7 +34,7 @@ static void add(const struct gn_exchange *x, void *to, const void *from)
 		((float *)to)[i] += ((const float *)from)[i];
 }
 
-static enum gn_status exchange(struct gn_plan_group *g, struct gn_stream *s, const struct gn_exchange *x, void *values, struct gn_err *err)
+static enum gn_status exchange(struct gn_plan_group *g, struct gn_stream *s, const struct gn_op_exchange *x, void *values, struct gn_err *err)
 {
 	struct member *m = (struct member *)g;
 	size_t bytes = x->count * (size_t)x->element_bytes;

@@ -82,7 +82,7 @@ static enum gn_status sum(struct gn_update_group *group, double *values, size_t 
 	struct gn_shard *s = (struct gn_shard *)group;
 	struct gn_plan_group *g = gn_group_sums_group(s->sums);
 
-	return g->exchange(g, s->stream, &(struct gn_exchange){GN_EXCHANGE_SUM, count, sizeof *values}, values, err);
+	return g->exchange(g, s->stream, &(struct gn_op_exchange){GN_EXCHANGE_SUM, count, sizeof *values}, values, err);
 }
 
 enum gn_status gn_shard_create(struct gn_comm *comm, const struct gn_model *model, size_t bucket_bytes, int ward, struct gn_stream *stream,

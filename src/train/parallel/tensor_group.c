@@ -21,7 +21,7 @@ static enum gn_status sum_norms(struct gn_update_group *group, double *values, s
 	return gn_comm_allreduce(t->comm, values, count, GN_F64, NULL, err);
 }
 
-static enum gn_status exchange(struct gn_plan_group *group, struct gn_stream *s, const struct gn_exchange *x, void *values, struct gn_err *err)
+static enum gn_status exchange(struct gn_plan_group *group, struct gn_stream *s, const struct gn_op_exchange *x, void *values, struct gn_err *err)
 {
 	struct gn_tensor_group *t = (struct gn_tensor_group *)(void *)((char *)group - offsetof(struct gn_tensor_group, plans));
 	struct gn_plan_group *g = gn_group_sums_group(t->sums);

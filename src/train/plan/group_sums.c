@@ -7,7 +7,7 @@
 /* A collective that is prepared for one kind of exchange. */
 struct prepared {
 	struct prepared *next;
-	struct gn_exchange exchange;
+	struct gn_op_exchange exchange;
 	struct gn_coll *coll; /* NULL: the memory has grown since */
 };
 
@@ -20,7 +20,7 @@ struct gn_group_sums {
 };
 
 /* Blocks of all ranks follow each other; this one's at *own. */
-static size_t bytes_of(const struct gn_group_sums *g, const struct gn_exchange *x, size_t *own)
+static size_t bytes_of(const struct gn_group_sums *g, const struct gn_op_exchange *x, size_t *own)
 {
 	size_t block = x->count * (size_t)x->element_bytes;
 
@@ -39,7 +39,7 @@ static void drop_prepared(struct gn_group_sums *g)
 	g->bytes = 0;
 }
 
-static enum gn_status find(struct gn_group_sums *g, const struct gn_exchange *wanted, struct prepared **out, struct gn_err *err)
+static enum gn_status find(struct gn_group_sums *g, const struct gn_op_exchange *wanted, struct prepared **out, struct gn_err *err)
 {
 	struct prepared *x = g->first;
 
@@ -78,7 +78,7 @@ static enum gn_status prepare(struct gn_group_sums *g, struct prepared *x, struc
 	return x->coll ? GN_OK : gn_coll_prepare(g->comm, &a, &x->coll, err);
 }
 
-static enum gn_status run_exchange(struct gn_plan_group *group, struct gn_stream *s, const struct gn_exchange *wanted, void *values,
+static enum gn_status run_exchange(struct gn_plan_group *group, struct gn_stream *s, const struct gn_op_exchange *wanted, void *values,
 				   struct gn_err *err)
 {
 	struct gn_group_sums *g = (struct gn_group_sums *)group;

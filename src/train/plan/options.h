@@ -23,7 +23,7 @@ struct gn_plan_group {
 	int members;
 	/* Collective: values, on the device of s, [count], or of gathers and scatters [members * count], become what x says: of what earlier
 	 * work of s has made them, for what is queued on s later. May block. */
-	enum gn_status (*exchange)(struct gn_plan_group *g, struct gn_stream *s, const struct gn_exchange *x, void *values, struct gn_err *err);
+	enum gn_status (*exchange)(struct gn_plan_group *g, struct gn_stream *s, const struct gn_op_exchange *x, void *values, struct gn_err *err);
 };
 
 struct gn_plan_options {

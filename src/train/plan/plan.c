@@ -261,7 +261,7 @@ static enum gn_status gather_logits(struct gn_plan *p, struct gn_err *err)
 	const struct gn_class_slice slice = gn_plan_classes(p);
 	const struct gn_plan_tensor *last = &p->tensors[p->logits_tensor];
 	const size_t batch = (size_t)p->options.batch, own = (size_t)slice.count, block = batch * own;
-	const struct gn_exchange x = {GN_EXCHANGE_GATHER, block, sizeof(float)};
+	const struct gn_op_exchange x = {GN_EXCHANGE_GATHER, block, sizeof(float)};
 	float *all = (float *)(void *)p->loss_numbers;
 	enum gn_status s = gn_compute_store(p->device.compute, &last->layout, gn_plan_address(p, last->data),
 					    all + (size_t)gn_model_tensor(p->model).rank * block, err);

@@ -14,7 +14,7 @@ struct gn_plan_cost {
 	const char *name; /* of the layer in the model; "" where it has none */
 	struct gn_layout out;
 	double flops[2], bytes[2]; /* forward, backward */
-	struct gn_exchange exchange[2]; /* of a slice of a network, among ranks: the same */
+	struct gn_op_exchange exchange[2]; /* of a slice of a network, among ranks: the same */
 };
 
 int gn_plan_op_count(const struct gn_plan *p);

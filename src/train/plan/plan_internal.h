@@ -87,7 +87,7 @@ struct gn_plan_range {
 /* Compute: work between two moments at which something starts. Collective: an exchange among the ranks of options.group or options.tensor. */
 struct gn_plan_part {
 	struct gn_plan_group *group; /* NULL: a compute part, which has what follows these */
-	struct gn_exchange exchange;
+	struct gn_op_exchange exchange;
 	void *values; /* on the device */
 	struct gn_plan_range range;
 	struct gn_replay *replay;
