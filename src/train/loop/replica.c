@@ -142,7 +142,7 @@ enum gn_status gn_replica_share(struct gn_replica *r, struct gn_err *err)
 	arrays.finite = r->piggyback + GN_PIGGYBACK_LOSS;
 	arrays.ema = o->ema > 0 ? &r->ema : NULL;
 	status = gn_optimizer_create(o->model, &o->optimizer, &arrays, r->device.compute, &r->optimizer, err);
-	return status || !o->undoes ? status : gn_state_copy_reserve(&r->undo, r, err);
+	return status || !o->undoes ? status : gn_replica_reserve_copy(r, &r->undo, err);
 }
 
 int gn_replica_sums_on_gpus(const struct gn_replica *r)

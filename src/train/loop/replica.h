@@ -170,6 +170,11 @@ struct gn_server_arrays gn_replica_served_arrays(const struct gn_replica *r);
 /* Blocks. An update of the parameters after the sums are there: queued, or by servers. stop: what this worker was asked; *stop becomes 1
  * when another one was. *norm: of the gradient, where servers know it. */
 enum gn_status gn_replica_update(struct gn_replica *r, const struct gn_optim_update *u, int *stop, double *norm, struct gn_err *err);
+/* A copy of what this rank has of the run's state, in memory that is allocated once. buffers: the replica's, or those that it has kept. On
+ * failure there is no copy. */
+enum gn_status gn_replica_reserve_copy(const struct gn_replica *r, struct gn_state_copy *c, struct gn_err *err);
+enum gn_status gn_replica_copy_state(const struct gn_replica *r, struct gn_state_copy *c, const float *buffers, const struct gn_run_state *state,
+				     struct gn_err *err);
 /* Bytes of optimizer state and averages of parameters, here, and without sharding. */
 size_t gn_replica_state_bytes(const struct gn_replica *r, size_t *whole);
 

@@ -111,7 +111,7 @@ enum gn_status gn_session_take_copies(struct gn_carried *c, struct gn_session *s
 	/* an update that was begun has changed a part of this */
 	if (status || is_begun)
 		return status;
-	status = gn_state_copy_take(&now, r, s->is_within_step ? r->kept_buffers : r->buffers.host, &s->state, err);
+	status = gn_replica_copy_state(r, &now, s->is_within_step ? r->kept_buffers : r->buffers.host, &s->state, err);
 	return status ? status : add(c, s, &now, err);
 }
 

@@ -9,8 +9,6 @@
 
 #include "src/train/checkpoint/checkpoint.h"
 
-struct gn_replica;
-
 /* Zeroed: there is none. */
 struct gn_state_copy {
 	int is_there;
@@ -22,11 +20,8 @@ struct gn_state_copy {
 	float *buffers, *average_buffers;
 };
 
-/* buffers: the replica's, or those that it has kept. Memory is allocated once. On failure there is none. */
-enum gn_status gn_state_copy_take(struct gn_state_copy *c, const struct gn_replica *r, const float *buffers, const struct gn_run_state *state,
-				  struct gn_err *err);
-/* Memory of one, before the first. */
-enum gn_status gn_state_copy_reserve(struct gn_state_copy *c, const struct gn_replica *r, struct gn_err *err);
+/* Memory for so many elements of parameters and of slots and, with averages, for averages of both. Is allocated once; on failure there is none. */
+enum gn_status gn_state_copy_reserve(struct gn_state_copy *c, size_t elements, size_t buffers, int slots, int averages, struct gn_err *err);
 /* Array number k of those of parameters, or NULL; from 0 on: parameters, slots, average. */
 enum { GN_STATE_ARRAYS = GN_OPTIM_SLOTS_MAX + 2 };
 float *gn_state_copy_array(const struct gn_state_copy *c, int k);

@@ -284,7 +284,7 @@ static enum gn_status keep(struct gn_running_step *run, struct gn_err *err)
 	if (r->redundancy)
 		run->sums->exposed += gn_step_since(run, GN_SPAN_WAIT);
 	if (!status && r->options.undoes)
-		status = gn_state_copy_take(&r->undo, r, r->kept_buffers, run->step->state, err);
+		status = gn_replica_copy_state(r, &r->undo, r->kept_buffers, run->step->state, err);
 	run->sums->copies += seconds(began, gn_clock_ns());
 	return status;
 }
