@@ -28,12 +28,16 @@ static void put(void *to, const struct gn_layout *l, int n, int c, int pixel, fl
 {
 	if (l->element_bytes == 2)
 		((uint16_t *)to)[place(l->block, n, c, pixel)] = gn_bf16_of_f32(v);
+	else if (l->element_bytes == 8)
+		((double *)to)[place(l->block, n, c, pixel)] = v;
 	else
 		((float *)to)[place(l->block, n, c, pixel)] = v;
 }
 
 static float get(const void *from, const struct gn_layout *l, int n, int c, int pixel)
 {
+	if (l->element_bytes == 8)
+		return (float)((const double *)from)[place(l->block, n, c, pixel)];
 	return l->element_bytes == 2 ? gn_f32_of_bf16(((const uint16_t *)from)[place(l->block, n, c, pixel)])
 				     : ((const float *)from)[place(l->block, n, c, pixel)];
 }
@@ -98,13 +102,14 @@ static double learn(int block, int element_bytes, int rounds, double *sum)
 
 static void test_learns(void **state)
 {
-	double sums[4], error = learn(1, 4, 800, &sums[0]);
+	double sums[5], error = learn(1, 4, 800, &sums[0]);
 
 	(void)state;
 	assert_true(error < 1e-3);
 	assert_true(learn(0, 4, 800, &sums[1]) == error && sums[1] == sums[0]);
 	assert_true(learn(BLOCK, 4, 800, &sums[2]) == error && sums[2] == sums[0]);
 	assert_true(learn(1, 2, 800, &sums[3]) < 1e-2);
+	assert_true(learn(1, 8, 800, &sums[4]) == error && sums[4] == sums[0]);
 }
 
 /* More channels than a matrix is kept for: each by itself. */

@@ -129,6 +129,32 @@ size_t gn_pipe_predictor_bytes(const struct gn_pipe_predictor *p)
 
 /* --- rows --- */
 
+static float value_at(const struct gn_layout *l, const void *values, size_t i)
+{
+	switch (l->element_bytes) {
+	case 2:
+		return gn_f32_of_bf16(((const uint16_t *)values)[i]);
+	case 8:
+		return (float)((const double *)values)[i];
+	default:
+		return ((const float *)values)[i];
+	}
+}
+
+static void set_value(const struct gn_layout *l, void *values, size_t i, float v)
+{
+	switch (l->element_bytes) {
+	case 2:
+		((uint16_t *)values)[i] = gn_bf16_of_f32(v);
+		break;
+	case 8:
+		((double *)values)[i] = v;
+		break;
+	default:
+		((float *)values)[i] = v;
+	}
+}
+
 /* From the layout to rows of channels. */
 static void take(const struct gn_pipe_predictor *p, const void *from, float *rows)
 {
@@ -138,12 +164,8 @@ static void take(const struct gn_pipe_predictor *p, const void *from, float *row
 	for (int r = 0; r < l->n * p->pixels; r++) {
 		size_t at = pixel_at(l, r / p->pixels, r % p->pixels);
 
-		for (int c = 0; c < l->c; c++) {
-			size_t i = at + p->channel_at[c];
-
-			rows[(size_t)r * (size_t)l->c + (size_t)c] =
-				l->element_bytes == 2 ? gn_f32_of_bf16(((const uint16_t *)from)[i]) : ((const float *)from)[i];
-		}
+		for (int c = 0; c < l->c; c++)
+			rows[(size_t)r * (size_t)l->c + (size_t)c] = value_at(l, from, at + p->channel_at[c]);
 	}
 }
 
@@ -155,15 +177,8 @@ static void give(const struct gn_pipe_predictor *p, const float *rows, void *to)
 	for (int r = 0; r < l->n * p->pixels; r++) {
 		size_t at = pixel_at(l, r / p->pixels, r % p->pixels);
 
-		for (int c = 0; c < l->c; c++) {
-			size_t i = at + p->channel_at[c];
-			float v = rows[(size_t)r * (size_t)l->c + (size_t)c];
-
-			if (l->element_bytes == 2)
-				((uint16_t *)to)[i] = gn_bf16_of_f32(v);
-			else
-				((float *)to)[i] = v;
-		}
+		for (int c = 0; c < l->c; c++)
+			set_value(l, to, at + p->channel_at[c], rows[(size_t)r * (size_t)l->c + (size_t)c]);
 	}
 }
 

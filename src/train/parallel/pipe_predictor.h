@@ -23,7 +23,7 @@ struct gn_pipe_predictor;
 /* Micro-batches between a prediction and the gradient that it is compared with; in this time the next stage computes it. */
 enum { GN_PIPE_LAG = 2 };
 
-/* layout: of the output, floats or bfloat16. */
+/* layout: of the output, floats, bfloat16, or the doubles of --device ref. */
 enum gn_status gn_pipe_predictor_create(const struct gn_layout *layout, int classes, struct gn_pipe_predictor **out, struct gn_err *err);
 /* NULL is fine. */
 void gn_pipe_predictor_destroy(struct gn_pipe_predictor *p);
