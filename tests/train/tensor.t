@@ -43,6 +43,18 @@ check 'eval reads it' "$gannet" eval --data "$scratch/val" --checkpoint "$scratc
 check 'export, too' "$gannet" export --checkpoint "$scratch/mesh" --out "$scratch/out.safetensors"
 expect 1 'not finite' 'gradients of a slice that overflow' net skip 2 lenet --batch 8 --steps 30 --lr 1e6 --parallel tensor=2
 
+# A processor that computes in other layouts than the group's other ones.
+other() {
+	# shellcheck disable=SC2016
+	launch 2 sh -c 'test $PMIX_RANK = 0 || export DNNL_MAX_CPU_ISA=AVX2; exec "$@"' sh "$gannet" train --data "$scratch/train" --model resnet20 \
+		--side 16 --channels 1 --batch 8 --steps 1 --threads 1 --loader-threads 1 --parallel tensor=2
+}
+if grep -q avx512dq /proc/cpuinfo; then
+	expect 1 '.rank 0. and .* .rank 1. compute in different layouts' 'processors of two kinds in one group' other
+else
+	skip 'processors of two kinds in one group' 'no AVX-512'
+fi
+
 # A rank that is killed: the others end with 4 and say which slice it was.
 kills() { # VICTIM
 	# shellcheck disable=SC2016

@@ -217,7 +217,11 @@ static enum gn_status make_plans(struct gn_session *s, struct gn_err *err)
 		gn_weight_layouts_plain(s->replica.layouts);
 		status = gn_agree_status(s->comm, make_train_plans(s, err), err);
 	}
-	return status ? status : gn_agree_status(s->comm, make_val_plan(s, err), err);
+	if (!status)
+		status = gn_agree_status(s->comm, make_val_plan(s, err), err);
+	if (!status)
+		status = gn_session_check_exchanges(s, s->replica.plan, err);
+	return status ? status : gn_session_check_exchanges(s, s->val_plan, err);
 }
 
 static void op_ran(void *context, int node, int backward, uint64_t began_ns, uint64_t ended_ns)

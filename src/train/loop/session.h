@@ -352,6 +352,9 @@ void gn_session_whole_average(const struct gn_session *s, struct gn_ema *out);
 /* The same of one array of a tensor group, kind 0 of parameters, 1 of buffers; of data index 0, on slice 0; and from there to all. */
 enum gn_status gn_session_collect_slices(const struct gn_session *s, const struct gn_array *part, int kind, float *whole, struct gn_err *err);
 enum gn_status gn_session_take_slices(const struct gn_session *s, const float *whole, int kind, const struct gn_array *part, struct gn_err *err);
+/* Collective; failures are agreed on. GN_ERR_UNSUPPORTED: what ranks of a tensor group exchange in this plan lies in memory differently, because
+ * their processors do. NULL is fine. */
+enum gn_status gn_session_check_exchanges(struct gn_session *s, const struct gn_plan *plan, struct gn_err *err);
 /* For a checkpoint: which elements of slots this rank has, and copies of them in torch's order, freed by gn_session_free_split. */
 void gn_session_set_stage_range(const struct gn_session *s, struct gn_checkpoint_arrays *a);
 enum gn_status gn_session_split_stage(struct gn_session *s, struct gn_checkpoint_arrays *a, struct gn_err *err);

@@ -2,6 +2,8 @@
 #include "src/train/loop/session.h"
 
 #include "src/base/alloc.h"
+#include "src/train/plan/plan_cost.h"
+#include "transport/coll/agree.h"
 #include "transport/coll/p2p.h"
 
 #include <stdlib.h>
@@ -67,4 +69,49 @@ enum gn_status gn_session_take_slices(const struct gn_session *s, const float *w
 	if (!status && !s->worker && gn_comm_rank(s->comm))
 		status = gn_p2p_receive(p->pipe, 0, TAG_SLICE, part->host, bytes, err);
 	return status ? status : gn_comm_broadcast(p->data, part->host, bytes, 0, err);
+}
+
+/* Of all that the plan exchanges, in its order, and how that lies in memory. */
+static uint64_t exchange_mark(const struct gn_plan *plan)
+{
+	uint64_t mark = 14695981039346656037u; /* FNV-1a, by whole numbers */
+
+	for (int i = 0; i < gn_plan_op_count(plan); i++) {
+		struct gn_plan_cost c;
+
+		gn_plan_op_cost(plan, i, &c);
+		for (int k = 0; k < 2; k++) {
+			const struct gn_op_exchange *x = &c.exchange[k];
+			const uint64_t values[] = {x->count, (uint64_t)x->element_bytes, (uint64_t)c.out.c, (uint64_t)c.out.block};
+
+			for (size_t v = 0; v < sizeof values / sizeof *values && x->kind; v++)
+				mark = (mark ^ values[v]) * 1099511628211u;
+		}
+	}
+	return mark;
+}
+
+enum gn_status gn_session_check_exchanges(struct gn_session *s, const struct gn_plan *plan, struct gn_err *err)
+{
+	struct gn_comm *group = s->pipeline && s->pipeline->tensor && plan ? s->pipeline->pipe : NULL;
+	const struct gn_world *world = gn_comm_world(s->comm);
+	uint64_t mine, *all;
+	enum gn_status status;
+
+	if (!group)
+		return GN_OK;
+	mine = exchange_mark(plan);
+	all = calloc((size_t)gn_comm_size(group), sizeof *all);
+	status = gn_agree_status(s->comm, all ? GN_OK : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for layouts of a tensor group"), err);
+	if (!status)
+		status = gn_agree_gather(group, &mine, sizeof mine, all, err);
+	for (int r = 1; r < gn_comm_size(group) && !status; r++)
+		if (all[r] != all[0])
+			status = gn_err_set(err, GN_ERR_UNSUPPORTED, "--parallel %s: the processors of %s (rank %d) and %s (rank %d) compute in "
+					    "different layouts, and a tensor group exchanges values as they lie in memory: give each tensor group "
+					    "nodes of one kind", s->options->parallel, gn_world_host_of(world, gn_comm_world_rank(group, 0)),
+					    gn_comm_world_rank(group, 0), gn_world_host_of(world, gn_comm_world_rank(group, r)),
+					    gn_comm_world_rank(group, r));
+	free(all);
+	return gn_agree_status(s->comm, status, err);
 }
