@@ -89,7 +89,7 @@ static void test_all_run(void **state)
 	(void)state;
 	for (int stages = 1; stages <= STAGES_MAX; stages++)
 		for (int micro = 1; micro <= 8; micro++)
-			for (int batches = micro; batches <= BATCHES_MAX; batches += micro) {
+			for (int batches = 1; batches <= BATCHES_MAX; batches++) {
 				run_all(GN_PIPE_GPIPE, stages, micro, batches);
 				run_all(GN_PIPE_1F1B, stages, micro, batches);
 				run_all(GN_PIPE_PIPEDREAM, stages, micro, batches);

@@ -28,11 +28,12 @@ static int least(int a, int b)
 	return a < b ? a : b;
 }
 
+/* The last round may be shorter. */
 static struct gn_pipe_action gpipe(const struct gn_pipe_schedule *s, int i)
 {
-	int round = i / (2 * s->micro), at = i % (2 * s->micro);
+	int begin = i / (2 * s->micro) * s->micro, at = i % (2 * s->micro), len = least(s->micro, s->batches - begin);
 
-	return (struct gn_pipe_action){at >= s->micro, round * s->micro + at % s->micro};
+	return (struct gn_pipe_action){at >= len, begin + at % len};
 }
 
 static struct gn_pipe_action one_forward_one_backward(const struct gn_pipe_schedule *s, int i)
@@ -57,7 +58,7 @@ int gn_pipe_schedule_in_flight(const struct gn_pipe_schedule *s)
 {
 	switch (s->kind) {
 	case GN_PIPE_GPIPE:
-		return s->micro;
+		return least(s->micro, s->batches);
 	case GN_PIPE_PIPEDREAM:
 		return s->stages - s->stage;
 	case GN_PIPE_DECOUPLED:

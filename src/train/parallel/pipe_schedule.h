@@ -28,7 +28,7 @@ struct gn_pipe_schedule {
 	enum gn_pipe_kind kind;
 	int stage, stages;
 	int micro;   /* micro-batches of a batch */
-	int batches; /* micro-batches of a step, or of an asynchronous run: a multiple of micro */
+	int batches; /* micro-batches of a step, or of an asynchronous run: of global batches that pipelines share unevenly no multiple of micro */
 };
 
 struct gn_pipe_action {
@@ -38,7 +38,7 @@ struct gn_pipe_action {
 
 /* Number i of 2 * batches. */
 struct gn_pipe_action gn_pipe_schedule_action(const struct gn_pipe_schedule *s, int i);
-/* The most micro-batches that are between forward and backward at one time: micro; stages - stage, if there are so many, and of pipedream
+/* The most micro-batches that are between forward and backward at one time: micro, if there are so many; stages - stage, if there are so many, and of pipedream
  * in any case, whose runs differ; 1 of decoupled. */
 int gn_pipe_schedule_in_flight(const struct gn_pipe_schedule *s);
 /* The share of a step that a stage idles when all stages take equally long, and messages no time: (stages - 1) / (n + stages - 1) with
