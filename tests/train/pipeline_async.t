@@ -100,4 +100,6 @@ refuse '.--pipe-schedule pipedream and --clip cannot be combined: the norm is of
 	--pipe-schedule pipedream --clip 1
 refuse '.--pipe-schedule decoupled and --class-weights cannot be combined' 'weights of classes' --parallel pipeline=2 --pipe-schedule decoupled \
 	--class-weights balanced
+expect 2 'pipedream is of pipelines, and --parallel data=2 has none on 2 ranks' 'ranks of data' net none 2 lenet --steps 2 --parallel data=2 \
+	--pipe-schedule pipedream
 finish
