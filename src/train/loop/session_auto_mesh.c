@@ -28,6 +28,17 @@ static void describe_machine(const struct gn_comm *comm, struct gn_sim_topology 
 			out->map = map;
 }
 
+/* Of a data rank in the mesh without pipelines. */
+static int batches_of(const struct gn_session *s)
+{
+	const struct gn_train_options *o = s->options;
+	const int64_t ranks = gn_comm_size(s->comm), most = GN_STEP_BATCHES_MAX / ranks, each = o->global_batch / o->batch / ranks;
+
+	if (!o->global_batch)
+		return (int)o->accumulate;
+	return each > most && most > 0 ? (int)most : each > 0 ? (int)each : 1;
+}
+
 /* Releases of *out are costs alone. */
 static enum gn_status ask(const struct gn_session *s, struct gn_pipe_question *out, struct gn_err *err)
 {
@@ -35,7 +46,7 @@ static enum gn_status ask(const struct gn_session *s, struct gn_pipe_question *o
 	struct gn_reducer_config config;
 
 	*out = (struct gn_pipe_question){.model = s->model, .plan = s->device, .kind = gn_pipe_kind_of(o->pipe_schedule),
-					 .micro = (int)o->micro_batches, .batches = (int)o->accumulate};
+					 .micro = (int)o->micro_batches, .batches = batches_of(s)};
 	out->plan.batch = (int)o->batch;
 	out->plan.training = 1;
 	out->plan.dropout = o->dropout;
