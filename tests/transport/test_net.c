@@ -2,7 +2,10 @@
 
 #include "transport/auth/net.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 static void test_lists(void **state)
@@ -69,12 +72,40 @@ static void test_listens_there(void **state)
 	}
 }
 
+static int gives_up_after_ms(int fd)
+{
+	int ms = 0;
+	socklen_t len = sizeof ms;
+
+	assert_int_equal(getsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, &len), 0);
+	return ms;
+}
+
+/* Repeating within a second, Linux would give up after 15 s without an answer, however long the limits of silence are. */
+static void test_survives_a_long_cut(void **state)
+{
+	int port = 0, listener, fd, accepted;
+	struct gn_err err;
+
+	(void)state;
+	assert_ok(gn_net_listen(GN_NET_LOOPBACK, &port, &listener, &err));
+	assert_ok(gn_net_connect(GN_NET_LOOPBACK, port, 1000, &fd, &err));
+	accepted = gn_net_accept(listener);
+	assert_true(accepted >= 0);
+	assert_in_range(gives_up_after_ms(fd), 900000, 86400000);
+	assert_in_range(gives_up_after_ms(accepted), 900000, 86400000);
+	close(accepted);
+	close(fd);
+	close(listener);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_lists),
 		cmocka_unit_test(test_choice),
 		cmocka_unit_test(test_listens_there),
+		cmocka_unit_test(test_survives_a_long_cut),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
