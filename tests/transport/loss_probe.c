@@ -4,11 +4,13 @@
  *                                                without it run MORE operations after the loss.
  *        loss_probe TRANSPORT stall VICTIM MORE  the same, and after the loss the last rank comes to no operation any more
  *        loss_probe TRANSPORT random SEED        random groups and faults: ranks that kill or stop themselves, or are late
+ *        loss_probe TRANSPORT given-up 3         rank 3 kills itself while rank 1 sends to rank 2, which computes: rank 1 gives the message up
  * Each rank that is not lost prints "rank R: C operations after the loss, G groups lost, K kept, longest S s"; exit code 1 when
  * something is wrong. PROBE_PROGRESS=thread: progress by a thread. */
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "transport/coll/comm.h"
+#include "transport/coll/p2p.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -262,6 +264,52 @@ static void draw_faults(struct probe *p)
 	}
 }
 
+/* --- a message that its sender gives up --- */
+
+/* Of all but rank 0. Those that are left may end the group, but not the job. */
+static enum gn_status give_up(struct probe *p, struct gn_err *err)
+{
+	struct gn_p2p_args args = {.peer = p->rank == 1, .tag = 7, .len_bytes = (size_t)64 << 20};
+	struct gn_p2p *message = NULL;
+	struct gn_comm *group;
+	struct gn_err why;
+	enum gn_status waited;
+	uint64_t began = gn_clock_ns();
+	int done = 0;
+	enum gn_status status = gn_comm_split(p->comm, p->rank ? 0 : -1, 0, "left", &group, err);
+
+	if (!status)
+		status = gn_comm_barrier(p->comm, err);
+	if (status || !p->rank)
+		return status;
+	p->groups[0].comm = group;
+	args.data = calloc(1, args.len_bytes);
+	if (p->rank < 3)
+		status = p->rank == 1 ? gn_p2p_prepare_send(group, &args, &message, err) : gn_p2p_prepare_receive(group, &args, &message, err);
+	if (!status && message)
+		status = gn_p2p_start(message, NULL, err);
+	while (!status && p->rank == 2 && gn_clock_ns() - began < 60000000)
+		status = gn_p2p_test(message, &done, err);
+	if (p->rank == 3)
+		sleep_ms(200);
+	if (p->rank == 3)
+		kill(getpid(), SIGKILL);
+	while (p->rank == 2 && !gn_world_is_lost(p->world, 3))
+		sleep_ms(10);
+	if (p->rank == 2)
+		sleep_ms(600);
+	/* 0: it was through before */
+	waited = status || done ? GN_OK : gn_p2p_wait(message, &why);
+	if (waited && waited != GN_ERR_PEER_LOST)
+		complain(p, "the message", why.text);
+	gn_p2p_free(message);
+	if (gn_world_aborted(p->world))
+		complain(p, "the job", "was ended");
+	free(args.data);
+	printf("rank %d: gave up\n", p->rank);
+	return status;
+}
+
 static enum gn_status run(struct probe *p, char **argv, struct gn_err *err)
 {
 	int is_random = !strcmp(argv[2], "random"), left = 1, kept = 0;
@@ -271,6 +319,8 @@ static enum gn_status run(struct probe *p, char **argv, struct gn_err *err)
 	p->rank = gn_comm_rank(p->comm);
 	p->size = gn_comm_size(p->comm);
 	p->common = strtoull(argv[3], NULL, 10);
+	if (!strcmp(argv[2], "given-up"))
+		return give_up(p, err);
 	if (is_random)
 		draw_faults(p);
 	status = make_groups(p, is_random, err);

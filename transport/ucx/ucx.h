@@ -31,7 +31,8 @@
  * With gn_world_encrypts() messages between nodes, and all active messages, are encrypted and authenticated by AES-256-GCM (ucx_cipher.c),
  * and none is in GPU memory. Messages are encrypted in fragments while they are sent and decrypted in place while they arrive: a buffer that
  * is received into holds anything until its message is complete. Active messages go through a buffer that is as long as they are. What does
- * not authenticate, or was received before, is GN_ERR_DATA, and gn_ucx_check() names the rank that it claims to come from.
+ * not authenticate, or was received before, is GN_ERR_DATA, and gn_ucx_check() names the rank that it claims to come from. After the loss
+ * of a rank that is no failure of the whole job: who sent it may have given it up.
  *
  * Lifecycle: create (collective), connect, send and receive, destroy. After a failure: abandon, then destroy.
  * Thread safety: one thread at a time.
