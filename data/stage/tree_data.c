@@ -221,35 +221,37 @@ enum gn_status gn_tree_save_marker(const struct gn_tree_target *t, int synced, s
 	return status;
 }
 
-/* Before the tree gets its name. Where an earlier copy is, the marker names no listing until the new one is in place, so that whatever is there
- * is an earlier copy or a whole new one; else it can be written at once, as it says nothing without a tree. */
-static enum gn_status prepare_marker(const struct gn_tree_target *t, struct gn_err *err)
+/* One sync for all files, on whose file system the journal is, and for the marker of a new copy, which says nothing without a tree. */
+static enum gn_status sync_all(const struct gn_tree_target *t, struct gn_err *err)
 {
-	static const char none[] = "gannet-stage-tree 1 incomplete\n";
+	enum gn_status status = t->replaces ? GN_OK : gn_tree_save_marker(t, 0, err);
 
-	return t->replaces ? gn_file_replace_unsynced(t->marker, none, sizeof none - 1, err) : gn_tree_save_marker(t, 0, err);
+	if (!status && syncfs(t->journal))
+		status = gn_err_errno(err, errno, "cannot sync %s", t->part);
+	return status;
 }
 
+/* The earlier copy is claimed. Its marker names no listing until the new one is in place, so that whatever is there is an earlier copy or a
+ * whole new one. */
 static enum gn_status move_old(const struct gn_tree_target *t, struct gn_err *err)
 {
+	static const char none[] = "gannet-stage-tree 1 incomplete\n";
+	enum gn_status status = gn_file_replace(t->marker, none, sizeof none - 1, err);
 	struct stat info;
 
+	if (status)
+		return status;
 	/* a folder that its owner cannot write cannot be moved to another one */
 	if (!lstat(t->to, &info) && S_ISDIR(info.st_mode) && chmod(t->to, 0700))
 		return gn_err_errno(err, errno, "cannot change the permissions of %s", t->to);
-	return rename(t->to, t->old) ? gn_err_errno(err, errno, "cannot move %s out of the way", t->to) : GN_OK;
+	/* it may be gone */
+	return rename(t->to, t->old) && errno != ENOENT ? gn_err_errno(err, errno, "cannot move %s out of the way", t->to) : GN_OK;
 }
 
-/* Everything is written, and an earlier copy claimed. */
 static enum gn_status put_in_place(struct gn_tree_target *t, struct gn_err *err)
 {
-	enum gn_status status = prepare_marker(t, err);
+	enum gn_status status = t->replaces ? move_old(t, err) : GN_OK;
 
-	/* one for all files and the marker; the journal is on the same file system */
-	if (!status && syncfs(t->journal))
-		status = gn_err_errno(err, errno, "cannot sync %s", t->part);
-	if (!status && t->replaces)
-		status = move_old(t, err);
 	if (!status && rename(t->root, t->to))
 		status = gn_err_errno(err, errno, "cannot rename %s to %s", t->root, t->to);
 	if (status)
@@ -270,7 +272,9 @@ enum gn_status gn_tree_target_finish(struct gn_tree_target *t, struct gn_err *er
 	if (t->was_complete)
 		return GN_OK;
 	status = gn_tree_make_rest(t, err);
-	/* who opened it while this one was made keeps it, and who comes now waits for the new one */
+	if (!status)
+		status = sync_all(t, err);
+	/* who opened it while this one was made keeps it, and who comes now waits for the new one: some seconds, so not for the sync of all */
 	if (!status && t->replaces)
 		status = gn_tree_claim_old(t, &held, err);
 	if (!status)

@@ -1,6 +1,6 @@
 /* LD_PRELOAD: a disk that fails. GN_FAIL="CALL ERRNO AFTER": after AFTER successes below the folder GN_FAIL_BELOW, CALL fails with that
  * error, again and again; only on rank GN_FAIL_RANK. "stall N 0": each pwrite() waits until the file `go` is there; with the Nth the file
- * `stalled` is made. For tests/data/stage_disks.t. */
+ * `stalled` is made. "stall-syncfs N 0": the same of syncfs(). For tests/data/stage_disks.t. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -38,12 +38,12 @@ static int fails_now(const char *call, const char *path)
 	return 1;
 }
 
-static void stall(const char *path)
+static void stall(const char *name, const char *path)
 {
 	static int waiting;
 	int count, unused, fd;
 
-	if (!is_chosen("stall", path, &count, &unused))
+	if (!is_chosen(name, path, &count, &unused))
 		return;
 	if (__atomic_add_fetch(&waiting, 1, __ATOMIC_SEQ_CST) == count && (fd = creat("stalled", 0600)) >= 0)
 		close(fd);
@@ -62,7 +62,9 @@ static int fails(const char *call, int fd)
 		return 0;
 	path[len] = '\0';
 	if (!strncmp(call, "pwrite", 6))
-		stall(path);
+		stall("stall", path);
+	else if (!strcmp(call, "syncfs"))
+		stall("stall-syncfs", path);
 	return fails_now(call, path);
 }
 

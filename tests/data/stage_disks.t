@@ -73,6 +73,25 @@ lost_meanwhile() {
 }
 check 'a node is lost while its chunk is written elsewhere: the other completes' lost_meanwhile
 
+# Who begins to read an earlier copy does not wait for the disk to take the new one, which may take longer than a reader waits.
+cp -a src newer && touch newer/big
+read_meanwhile() {
+	local job code held
+	rm -f go stalled
+	nodes none none none src again 1 >out || return 1
+	nodes 0 "$work/again/n0" 'stall-syncfs 1 0' newer again 1 >out &
+	job=$!
+	until_true test -e stalled
+	flock --shared --nonblock again/n0 true
+	held=$?
+	touch go
+	wait $job
+	code=$?
+	cat out
+	((code == 0 && held == 0)) && test ! again/n0/big -ot newer/big
+}
+check 'an earlier copy can be read while the disk takes the new one' read_meanwhile
+
 # a disk that gets full: the space is there at first, the inodes are not
 if unshare --mount true 2>/dev/null; then
 	full() { # MOUNT-OPTIONS
