@@ -170,8 +170,10 @@ static enum gn_status run(struct gn_relay *r, struct gn_err *err)
 		if (!busy && !status)
 			wait_for_work(r);
 	}
-	gn_thread_pool_wait(r->pool);
-	gn_relay_take_finished(r);
+	/* what is taken back may start more */
+	do
+		gn_thread_pool_wait(r->pool);
+	while (gn_relay_take_finished(r));
 	if (!status && r->failed) {
 		if (err)
 			*err = r->failure;
