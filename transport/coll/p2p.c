@@ -220,6 +220,9 @@ static int release_message(struct gn_p2p *p)
 			sched_yield();
 	if (!p->request->active)
 		return 1;
+	/* one that is partly through: UCX reads the data, unless it encrypts them and can be told not to */
+	if (p->sends && !p->request->sealed && gn_ucx_sends_eagerly(c->ucx, p->peer) && !gn_world_is_lost(c->world, p->peer))
+		return 0;
 	gn_ucx_disown(c->ucx, p->request);
 	if (!p->sends || !gn_ucx_keep(c->ucx, p->request))
 		return 0;
