@@ -100,9 +100,22 @@ int gn_tree_target_wants_sync(struct gn_tree_target *t)
 	return wants;
 }
 
+/* The kernel tells each failure once, perhaps to the sync beside that of the end. */
+static enum gn_status sync_disk(struct gn_tree_target *t, struct gn_err *err)
+{
+	int failed;
+
+	pthread_mutex_lock(&t->syncing);
+	if (syncfs(t->journal))
+		t->sync_errno = errno;
+	failed = t->sync_errno;
+	pthread_mutex_unlock(&t->syncing);
+	return failed ? gn_err_errno(err, failed, "cannot sync %s", t->part) : GN_OK;
+}
+
 enum gn_status gn_tree_target_sync(struct gn_tree_target *t, struct gn_err *err)
 {
-	enum gn_status status = syncfs(t->journal) ? gn_err_errno(err, errno, "cannot sync %s", t->part) : GN_OK;
+	enum gn_status status = sync_disk(t, err);
 
 	pthread_mutex_lock(&t->mutex);
 	t->is_syncing = 0;
@@ -222,13 +235,11 @@ enum gn_status gn_tree_save_marker(const struct gn_tree_target *t, int synced, s
 }
 
 /* One sync for all files, on whose file system the journal is, and for the marker of a new copy, which says nothing without a tree. */
-static enum gn_status sync_all(const struct gn_tree_target *t, struct gn_err *err)
+static enum gn_status sync_all(struct gn_tree_target *t, struct gn_err *err)
 {
 	enum gn_status status = t->replaces ? GN_OK : gn_tree_save_marker(t, 0, err);
 
-	if (!status && syncfs(t->journal))
-		status = gn_err_errno(err, errno, "cannot sync %s", t->part);
-	return status;
+	return status ? status : sync_disk(t, err);
 }
 
 /* The earlier copy is claimed. Its marker names no listing until the new one is in place, so that whatever is there is an earlier copy or a

@@ -227,6 +227,7 @@ enum gn_status gn_tree_target_create(const struct gn_tree_target_options *option
 	t->quota_bytes = options->quota_bytes;
 	t->lock = t->journal = -1;
 	pthread_mutex_init(&t->mutex, NULL);
+	pthread_mutex_init(&t->syncing, NULL);
 	status = name_paths(t, options->to, lock, err);
 	if (!status)
 		status = prepare_parent(t, options->from, err);
@@ -264,6 +265,7 @@ void gn_tree_target_destroy(struct gn_tree_target *t)
 	if (t->lock >= 0)
 		close(t->lock);
 	pthread_mutex_destroy(&t->mutex);
+	pthread_mutex_destroy(&t->syncing);
 	free(t->digests);
 	free(t);
 }

@@ -30,6 +30,8 @@ struct gn_tree_target {
 	pthread_mutex_t mutex;		/* of digests and journal, and of */
 	size_t unsynced_bytes;		/* in small files */
 	int is_syncing;
+	pthread_mutex_t syncing;	/* held while the disk is synced; of */
+	int sync_errno;			/* 0: no sync has failed */
 };
 
 /* Makes folders, and files of their sizes, in root; what is there of an earlier run is used. In a new root files that lie in one chunk are

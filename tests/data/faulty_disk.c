@@ -1,6 +1,7 @@
 /* LD_PRELOAD: a disk that fails. GN_FAIL="CALL ERRNO AFTER": after AFTER successes below the folder GN_FAIL_BELOW, CALL fails with that
  * error, again and again; only on rank GN_FAIL_RANK. "stall N 0": each pwrite() waits until the file `go` is there; with the Nth the file
- * `stalled` is made. "stall-syncfs N 0": the same of syncfs(). For tests/data/stage_disks.t. */
+ * `stalled` is made. "stall-syncfs N 0": the same of syncfs(). "late-syncfs ERRNO 0": the
+ * first syncfs() fails after a second, as it does once of a disk that failed. For tests/data/stage_disks.t. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -51,6 +52,18 @@ static void stall(const char *name, const char *path)
 		usleep(1000);
 }
 
+static int fails_late(const char *path)
+{
+	static int done;
+	int code, unused;
+
+	if (!is_chosen("late-syncfs", path, &code, &unused) || __atomic_add_fetch(&done, 1, __ATOMIC_SEQ_CST) > 1)
+		return 0;
+	sleep(1);
+	errno = code;
+	return 1;
+}
+
 static int fails(const char *call, int fd)
 {
 	char link[64], path[PATH_MAX];
@@ -65,6 +78,8 @@ static int fails(const char *call, int fd)
 		stall("stall", path);
 	else if (!strcmp(call, "syncfs"))
 		stall("stall-syncfs", path);
+	if (!strcmp(call, "syncfs") && fails_late(path))
+		return 1;
 	return fails_now(call, path);
 }
 

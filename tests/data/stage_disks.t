@@ -92,6 +92,18 @@ read_meanwhile() {
 }
 check 'an earlier copy can be read while the disk takes the new one' read_meanwhile
 
+# The sync that is under way when all is there is told that the disk failed, and that of the end is not.
+mkdir many && head -c 20000000 /dev/urandom | split -b 250000 - many/
+failed_beside() {
+	nodes 0 "$work/beside/n0" "late-syncfs $eio 0" many beside 1 --threads 4 >out
+	local code=$?
+	cat out
+	((code != 0)) && grep -q "cannot sync .*: $(text_of "$eio")" out && test ! -e beside/n0
+}
+check 'a sync that fails beside the end: no copy under that name' failed_beside
+expect 0 '"failed_nodes": 0' 'and the next run completes it' nodes none none none many beside 1
+check 'rightly' diff -r many beside/n0
+
 # a disk that gets full: the space is there at first, the inodes are not
 if unshare --mount true 2>/dev/null; then
 	full() { # MOUNT-OPTIONS
