@@ -140,6 +140,12 @@ def shared(rank, size):
         dist.broadcast(t, size - 1, group=group)
         assert (t[:100_000] == size - 1).all()
         pending.wait()
+    for count in (1 << 61, -1):
+        try:
+            gannet_torch.empty(count, dtype=torch.float64)
+            raise AssertionError(f"a tensor of {count} elements")
+        except (RuntimeError, ValueError):
+            pass
     # on one rank alone
     memory = gannet_torch.empty(size * 100_000)
     out = memory if rank == 0 else torch.empty(size * 100_000)

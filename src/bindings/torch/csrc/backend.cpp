@@ -4,6 +4,8 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <cstdint>
+
 namespace gannet {
 
 class Work : public c10d::Work {
@@ -415,10 +417,10 @@ Backend::Work Backend::barrier(const c10d::BarrierOptions &o)
 at::Tensor Backend::allocateTensor(long count, at::TensorOptions options)
 {
 	auto memory = std::make_shared<void *>(nullptr);
-	size_t bytes = static_cast<size_t>(count) * options.dtype().itemsize();
+	size_t width = options.dtype().itemsize(), bytes = static_cast<size_t>(count) * width;
 	Staging none;
 
-	TORCH_CHECK(count >= 0, "gannet: a tensor of ", count, " elements");
+	TORCH_CHECK(count >= 0 && (!width || static_cast<size_t>(count) <= PTRDIFF_MAX / width), "gannet: a tensor of ", count, " elements");
 	TORCH_CHECK(options.device().is_cpu(), "gannet: memory of processors, not of ", options.device());
 	auto allocate = once([group = group_, memory, bytes] { *memory = group->allocate(bytes); });
 	auto steps = std::vector<Step>{gannet::barrier(group_), allocate};
