@@ -282,6 +282,9 @@ static const struct gn_option options[] = {
 	{.name = "micro-batches", .kind = GN_OPTION_INT, .offset = FIELD(micro_batches), .value_name = "M", .initial = "1", .min = 1, .max = 65536,
 	 .help = "parts in which each --batch passes, one after the other; the results are those of --batch B/M --accumulate M, but with "
 		 "pipedream and decoupled, where each part is an update"},
+	{.name = "recompute", .kind = GN_OPTION_FLAG, .offset = FIELD(recompute),
+	 .help = "with gpipe and 1f1b: a stage keeps of each micro-batch in flight its input, not all activations, and runs forward again before its "
+		 "backward: less memory, about a third more to compute; the results are the same"},
 	{.name = "cut", .kind = GN_OPTION_TEXT, .offset = FIELD(cut), .value_name = "NAME,...",
 	 .help = "layers or blocks with which the stages but the first begin, such as layer2,layer3 (default: rank 0 measures the layers, and "
 		 "the slowest stage becomes as fast as possible)"},

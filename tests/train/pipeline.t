@@ -36,6 +36,26 @@ mix='--mixup 0.2 --ema 0.9'
 	done
 }
 
+# --recompute: the same bits in less memory.
+held() { grep -o '"activation_bytes": [0-9]*' "$scratch/$1.jsonl" | sed -n '1s/.* //p'; } # by the first stage
+again() { # NAME OF PERCENT RANKS MODEL OPTION...: the bits of OF, with less than so many percent of its memory
+	check "$5 with --recompute, ${*: -1}" net "$1" "$4" "$5" --recompute "${@:6}"
+	check 'the same bits' same "$2" "$1"
+	check 'batch norm as well' cmp "$(weights "$2")" "$(weights "$1")"
+	[ "$3" = - ] || check "less than $3 % of the memory" test $((100 * $(held "$1"))) -lt $(($3 * $(held "$2")))
+}
+# shellcheck disable=SC2086
+{
+	two='--parallel pipeline=2 --cut'
+	again lenetr-gpipe lenet2-gpipe 50 2 lenet --batch 16 --micro-batches 4 --steps 6 $mix $two conv2 --pipe-schedule gpipe
+	check 'the average, too' cmp "$(weights lenet1 ema)" "$(weights lenetr-gpipe ema)"
+	check 'the losses, too' test "$("$jsonl" "$scratch/lenet2-gpipe.jsonl" step loss)" = "$("$jsonl" "$scratch/lenetr-gpipe.jsonl" step loss)"
+	again lenetr3 lenet3 70 3 lenet --batch 8 --micro-batches 2 --accumulate 2 --steps 6 $mix --parallel pipeline=3 --cut conv2,fc1
+	again resr-gpipe res1 - 2 resnet20 --batch 12 --micro-batches 3 --steps 2 $small $two layer2 --pipe-schedule gpipe
+	check 'dropout of whole paths' net drop 2 efficientnet_b0 --batch 6 --micro-batches 3 --steps 1 --side 32 --channels 1 $two features.4
+	again dropr drop 70 2 efficientnet_b0 --batch 6 --micro-batches 3 --steps 1 --side 32 --channels 1 $two features.4
+}
+
 # Two pipelines are two ranks of data: one state in checkpoints, whatever mesh wrote them, and the samples go on where they were.
 go_on() { net "$1" "$2" lenet --steps "$3" --resume auto "${@:4}"; }
 # shellcheck disable=SC2086
@@ -140,6 +160,10 @@ refuse 'what is trained depends on the mesh' 'auto and updates without a pause' 
 refuse 'each mesh has cuts of its own' 'cuts for all meshes' --parallel auto --cut fc1
 refuse '.--parallel auto and --shard cannot be combined' 'auto and what pipelines cannot' --parallel auto --shard optimizer
 refuse '--cut is where stages of a pipeline begin' 'a cut without a pipeline' --cut fc1
+refuse '--recompute is of stages, and needs a pipeline' 'nothing to recompute' --recompute
+refuse '.--recompute and --parallel auto cannot' 'auto, which does not know of it' --recompute --parallel auto
+refuse 'pipedream and --recompute cannot be combined: a stage has updated' 'parameters that have changed' --recompute --pipe-schedule pipedream \
+	--parallel pipeline=2
 refuse '--pipe-schedule is of pipelines' 'a schedule without a pipeline' --pipe-schedule gpipe
 refuse '.--parallel pipeline=2 and --shard cannot be combined: each stage' 'a sharded pipeline' --parallel pipeline=2 --shard optimizer
 refuse 'the number of ranks changes' 'a number of ranks that may be lost' --parallel data=1,pipeline=1 --elastic 2

@@ -53,6 +53,8 @@ static void ask(struct gn_train_options *o, const char *example)
 		o->elastic = "2", o->elastic_batch = "scale";
 	else if (!strcmp(example, "--global-batch 64"))
 		o->global_batch = 64;
+	else if (!strcmp(example, "--parallel data=1,pipeline=2 --recompute"))
+		o->parallel = "data=1,pipeline=2", o->recompute = 1;
 	else if (!strcmp(example, "--clip 1"))
 		o->clip = 1;
 	else

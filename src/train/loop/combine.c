@@ -128,6 +128,11 @@ static int asks_async_pipeline(const struct gn_train_options *o)
 	return gn_pipe_kind_is_async(gn_pipe_kind_of(o->pipe_schedule)); /* which needs a pipeline */
 }
 
+static int asks_recompute(const struct gn_train_options *o)
+{
+	return o->recompute;
+}
+
 static int asks_resize(const struct gn_train_options *o)
 {
 	return o->resize_schedule != NULL;
@@ -190,7 +195,7 @@ VALUE_OF(pipe_schedule)
 
 enum { COMPRESS, DGC, LOCAL, SHARD, GPU, SHARED, ALLREDUCE, OTHER_THAN_SGD, LARGE_BATCH, NESTEROV, AVERAGE, SERVERS, ASYNC, CLIP, SYNC_BN,
        HALVING, TRACE, CLASS_WEIGHTS, ELASTIC, GROWTH, LOCAL_FOLDER, PIPELINE, ASYNC_PIPELINE, RESIZE, FREEZE,
-       KEPT_BATCH, SCALED_BATCH, GLOBAL_BATCH, TENSOR };
+       KEPT_BATCH, SCALED_BATCH, GLOBAL_BATCH, TENSOR, RECOMPUTE };
 static const struct gn_train_feature features[] = {
 	[COMPRESS] = {"--compress", "--compress topk:0.1", asks_compress, compress_of},
 	[DGC] = {"--compress dgc:F", "--compress dgc:0.1", asks_dgc, compress_of},
@@ -219,6 +224,7 @@ static const struct gn_train_feature features[] = {
 	[PIPELINE] = {"--parallel with pipeline", "--parallel data=1,pipeline=2", asks_pipeline, parallel_of},
 	[TENSOR] = {"--parallel with tensor", "--parallel data=1,tensor=2", asks_tensor, parallel_of},
 	[ASYNC_PIPELINE] = {"--pipe-schedule pipedream or decoupled", "--pipe-schedule pipedream", asks_async_pipeline, pipe_schedule_of},
+	[RECOMPUTE] = {"--recompute", "--parallel data=1,pipeline=2 --recompute", asks_recompute, NULL},
 	[RESIZE] = {"--resize-schedule", "--resize-schedule 0:16,1:28", asks_resize, NULL},
 	[FREEZE] = {"--freeze", "--freeze conv1.*", asks_freeze, NULL},
 };
@@ -281,6 +287,7 @@ static const struct gn_train_conflict conflicts[] = {
 	{&features[ASYNC_PIPELINE], &features[CLASS_WEIGHTS], "stages update before the weights of a batch's labels have come back to them"},
 	{&features[ASYNC_PIPELINE], &features[ELASTIC], "stages are at different micro-batches when one is lost"},
 	{&features[ASYNC_PIPELINE], &features[GLOBAL_BATCH], "each micro-batch is an update"},
+	{&features[ASYNC_PIPELINE], &features[RECOMPUTE], "a stage has updated its parameters before it would run a forward again"},
 };
 
 const struct gn_train_feature *gn_train_features(size_t *count)
@@ -319,6 +326,11 @@ static enum gn_status check_parallel(const struct gn_train_options *o, struct gn
 				  "trained depends on the mesh; give the mesh", o->pipe_schedule);
 	if (o->cut && o->parallel && gn_mesh_is_auto(o->parallel))
 		return gn_err_set(err, GN_ERR_USAGE, "--cut and --parallel auto: each mesh has cuts of its own; give the mesh, or leave --cut out");
+	if (o->recompute && o->parallel && gn_mesh_is_auto(o->parallel))
+		return gn_err_set(err, GN_ERR_USAGE, "--recompute and --parallel auto cannot be combined: time and memory of meshes are predicted without it; "
+				  "give the mesh");
+	if (o->recompute && !asks_pipeline(o))
+		return gn_err_set(err, GN_ERR_USAGE, "--recompute is of stages, and needs a pipeline: give --parallel pipeline=N, too");
 	if (o->cut && !asks_pipeline(o))
 		return gn_err_set(err, GN_ERR_USAGE, "--cut is where stages of a pipeline begin: give --parallel pipeline=N, too");
 	return GN_OK;

@@ -100,6 +100,7 @@ struct gn_train_options {
 	const char *parallel;	       /* as gn_mesh_parse takes it, "auto": chosen; NULL: all ranks are of data */
 	const char *pipe_schedule;     /* one of GN_PIPE_CHOICES */
 	int64_t micro_batches;	       /* in which each batch passes a pipeline; batch and accumulate count micro-batches within a run */
+	int recompute;		       /* of a pipeline: struct gn_replica_options' recomputes */
 	const char *cut;	       /* as gn_cuts_parse takes it; NULL: chosen */
 	const char *elastic;	       /* elastic.h; NULL: it ends with the first loss */
 	const char *elastic_batch;     /* keep or scale: what becomes of the global batch after a loss */

@@ -11,6 +11,7 @@
 #ifndef GN_TRAIN_LOOP_REPLICA_H
 #define GN_TRAIN_LOOP_REPLICA_H
 
+#include "src/train/loop/kept_inputs.h"
 #include "src/train/loop/state_copy.h"
 #include "src/train/metrics/trace.h"
 #include "src/train/optim/optimizer.h"
@@ -77,6 +78,7 @@ struct gn_replica_options {
 	int undoes;			     /* host; the state before the last update is kept */
 	struct gn_server_client *servers;    /* host; who updates the parameters; borrowed; NULL: the replica does */
 	struct gn_pipe_stage *pipe;	     /* host; model is that stage's part, and comm is of the ranks of this stage; borrowed; NULL: it is whole */
+	int recomputes;			     /* with pipe, synchronous: activations of one micro-batch at a time, of the others their inputs */
 	struct gn_tensor_group *tensor;	     /* host; model is a slice, and comm is of the ranks with the same one; borrowed; NULL: it is whole */
 };
 
@@ -105,7 +107,8 @@ struct gn_replica {
 	struct gn_reducer *reducer;
 	struct gn_plan *plan;
 	struct gn_plan **more_plans;	   /* with pipe: micro-batch k runs in plan number k % plan_count, of which the first is plan */
-	int plan_count;			   /* 1 without pipe */
+	int plan_count;			   /* 1 without pipe, and where kept is used */
+	struct gn_kept_inputs kept;	   /* of micro-batches in flight, when options.recomputes and there are several */
 	float *versions;		   /* pipedream: the parameters of each plan's forward; NULL: of all plans they are params */
 	struct gn_buffer version_buffer;
 	struct gn_pipe_predictor *predictor; /* decoupled, but on the last stage; else NULL */
@@ -128,8 +131,8 @@ enum gn_status gn_replica_init(struct gn_replica *r, const struct gn_replica_opt
 /* Collective. Memory for what ranks sum, and for sharded parameters; then, local, optimizer and averages. */
 enum gn_status gn_replica_share(struct gn_replica *r, struct gn_err *err);
 /* Local. Another plan, of a model with the same parameters; what po says of device, weights, batches and loss is set here. The first plan
- * chooses weight layouts. With pipe: one for each micro-batch in flight; all stages of a pipeline call it, and a stage waits for those before
- * it. */
+ * chooses weight layouts. With pipe: one for each micro-batch in flight, or with recomputes one alone; all stages of a pipeline call it, and a
+ * stage waits for those before it. */
 enum gn_status gn_replica_set_plan(struct gn_replica *r, const struct gn_model *model, const struct gn_plan_options *po, struct gn_err *err);
 /* Collective, failures are agreed on. What sums gradients in buckets of this kind. */
 enum gn_status gn_replica_connect(struct gn_replica *r, const struct gn_reducer_config *config, struct gn_err *err);
@@ -144,7 +147,7 @@ void gn_replica_release(struct gn_replica *r);
 
 /* Before the next ones allocate their memory; there may be none. */
 void gn_replica_destroy_plans(struct gn_replica *r);
-/* The plan of micro-batch number k of a step; with pipe. And bytes of all plans. */
+/* The plan of micro-batch number k of a step; with pipe. And bytes of all plans and kept inputs. */
 struct gn_plan *gn_replica_plan_of(const struct gn_replica *r, int k);
 size_t gn_replica_plan_bytes(const struct gn_replica *r);
 /* Batches of a step by rank: the mean, and the most of any rank. */

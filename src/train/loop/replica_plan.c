@@ -1,4 +1,4 @@
-/* The plans of a replica: one, or of a stage of a pipeline one for each micro-batch in flight. */
+/* The plans of a replica: one, or of a stage of a pipeline one for each micro-batch in flight, or one and their inputs. */
 #include "src/train/loop/replica.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@ struct gn_plan *gn_replica_plan_of(const struct gn_replica *r, int k)
 
 size_t gn_replica_plan_bytes(const struct gn_replica *r)
 {
-	size_t bytes = 0;
+	size_t bytes = r->kept.bytes;
 
 	for (int k = 0; k < r->plan_count; k++)
 		bytes += gn_plan_bytes(gn_replica_plan_of(r, k));
@@ -23,6 +23,7 @@ void gn_replica_destroy_plans(struct gn_replica *r)
 	for (int k = 0; r->more_plans && k + 1 < r->plan_count; k++)
 		gn_plan_destroy(r->more_plans[k]);
 	free(r->more_plans);
+	gn_kept_inputs_release(&r->kept);
 	gn_buffer_free(&r->version_buffer);
 	r->versions = NULL;
 	r->plan = NULL;
@@ -49,12 +50,14 @@ static enum gn_status alloc_versions(struct gn_replica *r, struct gn_err *err)
 	return status ? gn_err_prefix(err, "%d versions of a stage's parameters", count), status : GN_OK;
 }
 
-/* Of the other micro-batches in flight, in the layouts of the first. */
+/* Of the other micro-batches in flight, in the layouts of the first; or their inputs. */
 static enum gn_status create_more_plans(struct gn_replica *r, const struct gn_model *model, const struct gn_plan_options *o, struct gn_err *err)
 {
 	int count = gn_pipe_schedule_in_flight(gn_pipe_stage_schedule(r->options.pipe));
 	enum gn_status status = GN_OK;
 
+	if (r->options.recomputes && count > 1)
+		return gn_kept_inputs_init(&r->kept, count, gn_plan_input_bytes(r->plan), o->batch, r->buffers.count, err);
 	r->more_plans = calloc((size_t)count, sizeof(struct gn_plan *));
 	if (!r->more_plans)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the plans of %d micro-batches", count);

@@ -106,7 +106,7 @@ static enum gn_status init_replica(struct gn_session *s, struct gn_err *err)
 	const int is_async = s->pipeline && s->pipeline->stage && gn_pipe_kind_is_async(gn_pipe_stage_schedule(s->pipeline->stage)->kind);
 	struct gn_replica_options ro = {
 		.comm = gn_session_data_comm(s), .model = gn_session_own_model(s), .pipe = s->pipeline ? s->pipeline->stage : NULL,
-		.tensor = s->pipeline ? s->pipeline->tensor : NULL, .log = s->log,
+		.recomputes = o->recompute, .tensor = s->pipeline ? s->pipeline->tensor : NULL, .log = s->log,
 		.device = s->device,
 		.optimizer = gn_session_optimizer_options(o), .servers = o->served,
 		.ema = o->ema, .class_weights = s->data.class_weights, .algo = o->algo, .gpu_comm = o->comm,

@@ -6,6 +6,7 @@
 #include "transport/coll/agree.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +17,7 @@ struct report {
 	uint64_t param_bytes, state_bytes, plan_bytes, output_bytes; /* parameters; those with gradients and optimizer state; of micro-batches */
 	uint64_t sent_bytes, version_bytes; /* version: of the parameters that backwards will read, or of a predictor */
 	double waited_s, steps_s;
-	int32_t plans;
+	int32_t plans, inputs; /* micro-batches that there are activations of, and of which inputs are kept */
 };
 
 /* To the next stage, or what a tensor group exchanges; waited for the neighbours, or in exchanges. */
@@ -38,7 +39,7 @@ static struct report own_report(const struct gn_session *s)
 	struct report own = {
 		.version_bytes = r->versions ? params * (size_t)r->plan_count : r->predictor ? gn_pipe_predictor_bytes(r->predictor) : 0,
 		.param_bytes = params, .state_bytes = params * (r->accumulated ? 3 : 2) + gn_replica_state_bytes(r, &ignored),
-		.plan_bytes = gn_replica_plan_bytes(r), .plans = r->plan_count, .steps_s = s->metrics.steps_s,
+		.plan_bytes = gn_replica_plan_bytes(r), .plans = r->plan_count, .inputs = r->kept.count, .steps_s = s->metrics.steps_s,
 		.sent_bytes = sent_bytes(p) - p->sent_bytes, .waited_s = waited_s(p) - p->waited_s,
 	};
 
@@ -86,16 +87,19 @@ static void log_stage(const struct gn_session *s, int stage, const struct report
 {
 	const struct gn_session_pipeline *p = s->pipeline;
 	int stages = p->mesh.shape.pipeline;
+	char inputs[48] = "";
 	struct gn_strbuf from;
 
+	if (r->inputs)
+		snprintf(inputs, sizeof inputs, ", with the inputs of %d", r->inputs);
 	gn_strbuf_init(&from);
 	if (stage)
 		gn_cuts_text(s->model, &p->nodes[stage - 1], 1, &from);
 	else
 		gn_strbuf_puts(&from, "the images");
 	gn_log_info(s->log, "stage %d of %d, from %s on: %.4g MB of parameters, %.4g MB with gradients and optimizer state, %.4g MB of activations for "
-		    "%d micro-batch%s at a time; sends %.4g MB forward each", stage, stages, gn_strbuf_text(&from), (double)r->param_bytes * 1e-6,
-		    (double)r->state_bytes * 1e-6, (double)r->plan_bytes * 1e-6, r->plans, r->plans == 1 ? "" : "es", (double)r->output_bytes * 1e-6);
+		    "%d micro-batch%s at a time%s; sends %.4g MB forward each", stage, stages, gn_strbuf_text(&from), (double)r->param_bytes * 1e-6,
+		    (double)r->state_bytes * 1e-6, (double)r->plan_bytes * 1e-6, r->plans, r->plans == 1 ? "" : "es", inputs, (double)r->output_bytes * 1e-6);
 	gn_strbuf_release(&from);
 	if (r->version_bytes && gn_pipe_stage_schedule(p->stage)->kind == GN_PIPE_PIPEDREAM)
 		gn_log_info(s->log, "stage %d of %d keeps %d versions of its parameters, %.4g MB", stage, stages, r->plans, (double)r->version_bytes * 1e-6);

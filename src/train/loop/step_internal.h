@@ -33,7 +33,7 @@ enum gn_status gn_step_accumulate(const struct gn_replica *r, int first, struct 
 
 /* --- step_pipeline.c --- */
 
-/* Micro-batch k of a step or run: input, forward, output. number: for dropout masks. */
+/* Micro-batch k of a step or run: input, forward, output; or of the last stage that recomputes the input alone. number: for dropout masks. */
 enum gn_status gn_step_forward_micro(struct gn_running_step *run, int k, uint64_t number, struct gn_err *err);
 /* All micro-batches of this rank's stage, forward and backward, until its own gradients are complete. */
 enum gn_status gn_step_run_schedule(struct gn_running_step *run, struct gn_err *err);

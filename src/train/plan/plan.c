@@ -378,6 +378,13 @@ const void *gn_plan_input_gradient(const struct gn_plan *p)
 	return gn_plan_address(p, p->tensors[0].grad);
 }
 
+size_t gn_plan_input_bytes(const struct gn_plan *p)
+{
+	const struct gn_layout *l = &p->tensors[0].layout;
+
+	return gn_model_origin(p->model).node ? gn_layout_bytes(l) : gn_layout_elements(l) * sizeof(float);
+}
+
 const struct gn_plan_device *gn_plan_device(const struct gn_plan *p)
 {
 	return &p->device;

@@ -88,6 +88,8 @@ enum gn_status gn_plan_run_backward(struct gn_plan *p, const void *gradient, con
 const struct gn_layout *gn_plan_output_layout(const struct gn_plan *p);
 const void *gn_plan_output(const struct gn_plan *p);
 const void *gn_plan_input_gradient(const struct gn_plan *p);
+/* Of what gn_plan_stage takes of a part, on the host. */
+size_t gn_plan_input_bytes(const struct gn_plan *p);
 
 /* After the device has been waited for: whether the labels of all batches since the last call were classes; else GN_ERR_DATA. */
 enum gn_status gn_plan_check_labels(struct gn_plan *p, struct gn_err *err);
