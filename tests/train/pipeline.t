@@ -52,8 +52,9 @@ again() { # NAME OF PERCENT RANKS MODEL OPTION...: the bits of OF, with less tha
 	check 'the losses, too' test "$("$jsonl" "$scratch/lenet2-gpipe.jsonl" step loss)" = "$("$jsonl" "$scratch/lenetr-gpipe.jsonl" step loss)"
 	again lenetr3 lenet3 70 3 lenet --batch 8 --micro-batches 2 --accumulate 2 --steps 6 $mix --parallel pipeline=3 --cut conv2,fc1
 	again resr-gpipe res1 - 2 resnet20 --batch 12 --micro-batches 3 --steps 2 $small $two layer2 --pipe-schedule gpipe
-	check 'dropout of whole paths' net drop 2 efficientnet_b0 --batch 6 --micro-batches 3 --steps 1 --side 32 --channels 1 $two features.4
-	again dropr drop 70 2 efficientnet_b0 --batch 6 --micro-batches 3 --steps 1 --side 32 --channels 1 $two features.4
+	drop="efficientnet_b0 --batch 6 --micro-batches 3 --steps 1 --side 32 --channels 1 --drop-path 0.9 $two features.7"
+	check 'dropout of whole paths' net drop 2 $drop
+	again dropr drop 70 2 $drop
 }
 
 # Two pipelines are two ranks of data: one state in checkpoints, whatever mesh wrote them, and the samples go on where they were.
