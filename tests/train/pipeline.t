@@ -172,5 +172,6 @@ refuse 'form pipelines of as many stages as before' 'a mesh that would be chosen
 refuse 'none of data=N' 'another word' --parallel experts=2
 refuse '2 ranks' 'too few ranks' --parallel data=1,pipeline=2
 expect 1 'name with --cut where stages begin' 'layers that are not measured' net ref 2 lenet --parallel pipeline=2 --device ref
+expect 2 'recompute is of pipelines, and --parallel data=2 has none on 2 ranks' 'a mesh without stages' net stages 2 lenet --parallel data=2 --recompute
 expect 2 'lenet cannot be cut before' 'a cut in a wrong place' net cut 2 lenet --parallel pipeline=2 --cut conv1
 finish
