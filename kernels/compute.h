@@ -118,6 +118,7 @@ struct gn_update_options {
 	 * read; copied. NULL: tensors are whole. */
 	const struct gn_update_piece *pieces;
 	size_t tensor_count;
+	struct gn_update_group *pieces_group; /* of the ranks that have pieces of the same tensors, where group has others, too; NULL: group */
 };
 
 struct gn_update_result {

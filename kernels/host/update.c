@@ -84,6 +84,7 @@ static enum gn_status sum_gradient(const struct gn_update_options *o, double *su
 static enum gn_status update_pieces(const struct host_update *h, const struct gn_optim_update *numbers, struct gn_err *err)
 {
 	const struct gn_update_options *o = &h->options;
+	struct gn_update_group *group = o->pieces_group ? o->pieces_group : o->group;
 	enum gn_status status = GN_OK;
 
 	memset(h->sums, 0, o->tensor_count * 2 * sizeof *h->sums);
@@ -96,7 +97,7 @@ static enum gn_status update_pieces(const struct host_update *h, const struct gn
 		h->sums[2 * piece->tensor + 1] += piece->is_copy ? 0 : sums[1];
 	}
 	if (h->rule.kind != GN_OPTIM_SGD)
-		status = o->group->sum(o->group, h->sums, 2 * o->tensor_count, err);
+		status = group->sum(group, h->sums, 2 * o->tensor_count, err);
 	for (size_t i = 0; i < o->count && !status; i++) {
 		const struct gn_update_piece *piece = &o->pieces[i];
 

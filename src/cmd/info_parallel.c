@@ -42,6 +42,9 @@ static enum gn_status check(struct question *q, struct gn_err *err)
 	if (gn_mesh_is_auto(o->parallel))
 		return o->cut ? gn_err_set(err, GN_ERR_USAGE, "--cut and --parallel auto: each mesh has cuts of its own; give the mesh") : GN_OK;
 	status = gn_mesh_parse(o->parallel, gn_sim_ranks(&q->ask.machine), &q->shape, err);
+	if (!status && q->shape.tensor > 1 && q->shape.pipeline > 1)
+		status = gn_err_set(err, GN_ERR_USAGE, "--parallel %s: steps of pipelines of tensor groups are not predicted; leave pipeline or tensor out",
+				    o->parallel);
 	if (!status && q->shape.tensor > 1 && o->cut)
 		return gn_err_set(err, GN_ERR_USAGE, "--cut is where stages of a pipeline begin, and --parallel %s has none", o->parallel);
 	if (status || !o->cut)

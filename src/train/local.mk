@@ -46,6 +46,7 @@ libgannet_train_a_SOURCES += \
 	src/train/loop/session_evaluate.c \
 	src/train/loop/session_halving.c \
 	src/train/loop/session_mesh_log.c \
+	src/train/loop/session_parts.c \
 	src/train/loop/session_pipeline.c \
 	src/train/loop/session_served.c \
 	src/train/loop/session_schedule.c \

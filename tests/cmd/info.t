@@ -86,7 +86,7 @@ expect 2 'cuts of its own' 'cuts for all meshes' of_mesh --parallel auto --cut f
 expect 2 '4 ranks cannot be divided by pipeline=3' 'a mesh of other ranks' of_mesh --parallel pipeline=3
 expect 2 'micro-batches 5 does not divide --batch 32' 'micro-batches that do not fit' of_mesh --parallel pipeline=2 --micro-batches 5
 expect 2 '(at most|stages)' 'more stages than pieces' "$gannet" info --plan lenet --parallel pipeline=64 --nodes 64
-expect 2 'cannot be combined' 'tensor and pipeline' of_mesh --parallel tensor=2,pipeline=2
+expect 2 'pipelines of tensor groups are not predicted' 'tensor and pipeline' of_mesh --parallel tensor=2,pipeline=2
 expect 2 'either a PATH,' 'neither path nor plan' "$gannet" info
 expect 2 'either a PATH,' 'both' "$gannet" info --plan lenet two
 expect 2 'larger images|smaller than' 'images too small for it' "$gannet" info --plan lenet --image-size 10

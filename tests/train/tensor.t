@@ -1,5 +1,6 @@
 #!/bin/bash
-# Tensor groups: the results of one rank up to rounding, checkpoints from mesh to mesh, losses named by tensor group.
+# Tensor groups, and stages of pipelines that are tensor groups: the results of one rank up to rounding, checkpoints from mesh to mesh, losses
+# named by tensor group.
 set -u
 # shellcheck source=tests/train/digits.sh
 . "$GN_SOURCE/tests/train/digits.sh"
@@ -24,12 +25,18 @@ apart() { "$GN_SOURCE/tests/train/apart" "$(weights "$1" "${4:-model}")" "$(weig
 	check 'lenet on two ranks of data' net data 2 lenet --batch 8 --steps 6 $mix --clip 0.5 --optimizer lars --lr 2
 	check 'and two tensor groups' net mesh 4 lenet --batch 8 --steps 6 $mix --clip 0.5 --optimizer lars --lr 2 --parallel data=2,tensor=2
 	check 'the same up to rounding: norms are of all slices' apart data mesh 1e-4
+	check 'and two pipelines of them' net eight 8 lenet --batch 8 --steps 6 $mix --clip 0.5 --optimizer lars --lr 2 \
+		--parallel data=2,pipeline=2,tensor=2 --cut conv2
+	check 'the same up to rounding: norms are of all slices of all stages' apart data eight 1e-4
 	small='--side 16 --channels 1 --ema 0.9'
 	scores() { "$jsonl" "$scratch/$1.jsonl" eval images top1 top5 ema.top1; }
 	check 'resnet20 on one rank' net res1 1 resnet20 --batch 100 --steps 2 $small --val "$scratch/val"
 	check 'divided among two' net res2 2 resnet20 --batch 100 --steps 2 $small --val "$scratch/val" --parallel tensor=2
 	check 'the same up to rounding, batch norm as well' apart res1 res2 1e-4
 	check 'and as many right, of the average, too' test "$(scores res1)" = "$(scores res2)"
+	check 'in a pipeline, too' net res4 4 resnet20 --batch 100 --steps 2 $small --val "$scratch/val" --parallel pipeline=2,tensor=2 --cut layer3
+	check 'the same up to rounding' apart res1 res4 1e-4
+	check 'and as many right' test "$(scores res1)" = "$(scores res4)"
 
 	# From mesh to mesh.
 	go_on() { net "$1" "$2" lenet --batch 8 --steps 6 --resume auto $mix "${@:3}"; }
@@ -37,7 +44,13 @@ apart() { "$GN_SOURCE/tests/train/apart" "$(weights "$1" "${4:-model}")" "$(weig
 	check 'the rest divided' go_on there 2 --parallel tensor=2
 	check 'a part divided among five' net five 5 lenet --batch 8 --steps 3 $mix --parallel tensor=5
 	check 'the rest in a pipeline' go_on five 2 --parallel pipeline=2 --cut fc1
-	for name in there five; do check 'the same up to rounding' apart one $name 1e-5; done
+	check 'a part in a pipeline of three tensor groups' net six 6 lenet --batch 8 --steps 3 $mix --parallel pipeline=3,tensor=2 --cut conv2,fc2
+	rest() { GANNET_LOG=info go_on six 4 --parallel pipeline=2,tensor=2 --cut fc1 2>"$scratch/six.err"; }
+	check 'the rest in one of two' rest
+	for name in there five six; do check 'the same up to rounding' apart one $name 1e-5; done
+	check 'of the average, too' apart one six 1e-5 ema
+	check 'the log draws stages in brackets' grep -Eq 'data 0: \(.*\[0\] - .*\[1\]\) -> \(.*\[2\] - .*\[3\]\)' "$scratch/six.err"
+	check 'and a line of the log has all of the mesh' test "$("$jsonl" "$scratch/six.jsonl" start mesh.pipeline mesh.tensor mesh.cut)" = '3 2 conv2,fc2'
 }
 check 'eval reads it' "$gannet" eval --data "$scratch/val" --checkpoint "$scratch/two" --threads 1
 check 'export, too' "$gannet" export --checkpoint "$scratch/mesh" --out "$scratch/out.safetensors"
@@ -56,25 +69,31 @@ else
 fi
 
 # A rank that is killed: the others end with 4 and say which slice it was.
-kills() { # VICTIM
+kills() { # VICTIM MESH
+	rm -f "$scratch"/kill.*
 	# shellcheck disable=SC2016
 	timeout -k 5 60 "$gannet" launch -n 4 --keep-going -- sh -c 'run=$1; shift; "$@" 2>"$run.$PMIX_RANK.err" &
 		echo $! >"$run.$PMIX_RANK.pid"; wait $!; code=$?; echo $code >"$run.$PMIX_RANK.code"; exit $code' sh "$scratch/kill" \
 		"$gannet" train --data "$scratch/train" --model lenet --lr 0.01 --threads 1 --loader-threads 1 --batch 8 --epochs 1000 \
-		--parallel data=2,tensor=2 --log-every 5 --log "$scratch/kill.jsonl" >"$scratch/kill.err" 2>&1 &
+		--parallel "$2" --log-every 5 --log "$scratch/kill.jsonl" >"$scratch/kill.err" 2>&1 &
 	local launcher=$!
 	await_line 40 3 '"event": "step"' "$scratch/kill.jsonl" || return 1
 	kill -KILL "$(cat "$scratch/kill.$1.pid")"
 	wait "$launcher"
 	true
 }
-check 'rank 3 is killed' kills 3
-for rank in 0 1 2; do check "rank $rank ends with 4" test "$(cat "$scratch/kill.$rank.code")" = 4; done
+codes() { cat "$scratch"/kill.[0-2].code | tr '\n' ' '; }
+check 'rank 3 is killed' kills 3 data=2,tensor=2
+check 'the others end with 4' test "$(codes)" = '4 4 4 '
 check 'with the tensor group' grep -q 'rank 3, slice 1 of 2 of tensor group 1, is lost' "$scratch/kill.0.err"
+check 'rank 3 of a pipeline is killed' kills 3 pipeline=2,tensor=2
+check 'the others end with 4' test "$(codes)" = '4 4 4 '
+check 'with stage and slice' grep -q 'rank 3, stage 1 of 2, slice 1 of 2 of pipeline 0, is lost' "$scratch/kill.0.err"
 
 # What cannot be is said before the run begins.
 refuse() { expect 2 "$1" "$2" "$gannet" train --data "$scratch/train" --model lenet "${@:3}"; }
-refuse 'pipeline=2 and tensor=2 cannot be combined' 'stages that are divided' --parallel pipeline=2,tensor=2
+refuse '.--parallel pipeline=2,tensor=2 cannot be combined: slices of a stage' 'slices of stages that do not pause' \
+	--parallel pipeline=2,tensor=2 --pipe-schedule pipedream
 refuse '.--parallel tensor=2 and --shard cannot be combined: each rank' 'a sharded slice' --parallel tensor=2 --shard optimizer
 refuse '.--parallel tensor=2 and --device cuda cannot be combined' 'a GPU' --parallel tensor=2 --device cuda
 refuse 'cannot be divided by tensor=2' 'too few ranks' --parallel tensor=2

@@ -42,7 +42,8 @@ static void test_parse(void **state)
 	refused("pipeline=4", 1, "1 rank cannot be divided");
 	refused("data=4", 6, "cannot be divided by data=4");
 	refused("data=1048576,pipeline=1048576", 6, "are 1099511627776 ranks");
-	refused("tensor=2,pipeline=2", 4, "cannot be combined");
+	refused("tensor=2,pipeline=2", 6, "6 ranks cannot be divided by pipeline=2 x tensor=2");
+	refused("tensor=2,pipeline=2,data=2", 4, "data=2 x pipeline=2 x tensor=2 are 8 ranks");
 	refused("tensor=2", 3, "3 ranks cannot be divided by tensor=2");
 	refused("data=2,tensor=2", 2, "data=2 x tensor=2 are 4 ranks");
 	refused("data=2,data=2", 4, "given twice");
@@ -66,7 +67,7 @@ static void check_indices(const struct gn_mesh *m)
 
 		assert_in_range(d, 0, m->shape.data - 1);
 		assert_in_range(s, 0, m->shape.pipeline - 1);
-		assert_int_equal(gn_mesh_rank(m, d, s), r);
+		assert_int_equal(m->ranks[m->positions[gn_mesh_rank(m, d, s)] + gn_mesh_slice(m, r)], r);
 	}
 	assert_int_equal(m->positions[0], 0);
 	for (int d = 1; d < m->shape.data; d++)
@@ -147,6 +148,35 @@ static void test_copies(void **state)
 	held((const int[]){0, 0, 1, 2, 2, 2, 2}, 7, 1);
 }
 
+/* Slices of one stage are next to each other. */
+static void test_both(void **state)
+{
+	static const int node_of[] = {0, 0, 1, 1, 1, 1, 0, 0};
+	static const char *const hosts[] = {"a", "a", "b", "b", "b", "b", "a", "a"};
+	struct gn_mesh_shape s;
+	struct gn_strbuf text;
+	struct gn_mesh m;
+	struct gn_err err;
+
+	(void)state;
+	assert_ok(gn_mesh_parse("pipeline=2,tensor=2", 8, &s, &err));
+	assert_true(s.data == 2 && s.pipeline == 2 && s.tensor == 2);
+	gn_strbuf_init(&text);
+	assert_ok(gn_mesh_init(&m, &s, node_of, 8, &err));
+	check_indices(&m);
+	assert_false(gn_mesh_crosses(&m, 0));
+	gn_mesh_draw(&m, hosts, 8, &text);
+	assert_string_equal(gn_strbuf_text(&text), "mesh data=2 x pipeline=2 x tensor=2: 8 ranks on 2 nodes; stages in brackets, -> within a node, => between nodes\n"
+						   "  data 0: (a[0] - a[1]) -> (a[6] - a[7])\n  data 1: (b[2] - b[3]) -> (b[4] - b[5])\n");
+	gn_mesh_release(&m);
+	s = (struct gn_mesh_shape){1, 4, 2};
+	assert_ok(gn_mesh_init(&m, &s, node_of, 8, &err));
+	check_indices(&m);
+	assert_true(!gn_mesh_crosses(&m, 0) && gn_mesh_crosses(&m, 1) && !gn_mesh_crosses(&m, 2));
+	gn_mesh_release(&m);
+	gn_strbuf_release(&text);
+}
+
 static void test_drawing(void **state)
 {
 	static const int node_of[] = {0, 0, 0, 1, 1, 1};
@@ -177,6 +207,7 @@ int main(void)
 		cmocka_unit_test(test_parse),
 		cmocka_unit_test(test_placement),
 		cmocka_unit_test(test_copies),
+		cmocka_unit_test(test_both),
 		cmocka_unit_test(test_drawing),
 	};
 

@@ -328,7 +328,7 @@ static void test_refused(void **state)
 	double numbers[GN_SLICED_LOSS_NUMBERS];
 	int32_t label = 10;
 	struct gn_loss_args a = {.batch = 1, .logits = logits, .targets = {.labels = &label}};
-	struct gn_model *model, *part;
+	struct gn_model *model, *part, *stage;
 	struct gn_err err;
 
 	(void)state;
@@ -336,6 +336,10 @@ static void test_refused(void **state)
 	assert_ok(gn_model_create("lenet", 10, 0, 28, &model, &err));
 	assert_int_equal(gn_model_slice(model, 0, 7, &part, &err), GN_ERR_USAGE);
 	assert_non_null(strstr(err.text, "no layer that so many ranks divide"));
+	assert_ok(gn_model_part(model, gn_model_node_count(model) - 1, gn_model_node_count(model), &stage, &err));
+	assert_int_equal(gn_model_slice(stage, 0, 4, &part, &err), GN_ERR_USAGE);
+	assert_non_null(strstr(err.text, "a stage of lenet has no layer that so many ranks divide"));
+	gn_model_destroy(stage);
 	gn_model_destroy(model);
 }
 

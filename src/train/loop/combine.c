@@ -286,6 +286,7 @@ static const struct gn_train_conflict conflicts[] = {
 	{&features[ASYNC_PIPELINE], &features[CLIP], "the norm is of all stages, which do not wait for each other"},
 	{&features[ASYNC_PIPELINE], &features[CLASS_WEIGHTS], "stages update before the weights of a batch's labels have come back to them"},
 	{&features[ASYNC_PIPELINE], &features[ELASTIC], "stages are at different micro-batches when one is lost"},
+	{&features[ASYNC_PIPELINE], &features[TENSOR], "slices of a stage share flags at each update, and such stages when they pause"},
 	{&features[ASYNC_PIPELINE], &features[GLOBAL_BATCH], "each micro-batch is an update"},
 	{&features[ASYNC_PIPELINE], &features[RECOMPUTE], "a stage has updated its parameters before it would run a forward again"},
 };

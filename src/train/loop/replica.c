@@ -127,6 +127,7 @@ enum gn_status gn_replica_share(struct gn_replica *r, struct gn_err *err)
 	arrays.no_slots = o->servers && gn_server_client_worker(o->servers) > 0;
 	arrays.group = r->shard ? gn_shard_group(r->shard) : o->pipe && !o->async_batches ? gn_pipe_stage_group(o->pipe)
 								     : o->tensor ? gn_tensor_group_updates(o->tensor) : NULL;
+	arrays.parts_group = o->tensor ? gn_tensor_group_updates(o->tensor) : NULL;
 
 	/* sums of each batch are collective: all ranks need as many batches */
 	r->divides = r->shard && o->shard == GN_SHARD_GRADIENTS && o->batches > 1 && o->step_batches % gn_comm_size(o->comm) == 0;

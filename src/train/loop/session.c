@@ -133,7 +133,7 @@ static enum gn_status init_replica(struct gn_session *s, struct gn_err *err)
 static enum gn_status make_loaders(struct gn_session *s, struct gn_err *err)
 {
 	const struct gn_train_options *o = s->options;
-	const int in_groups = s->pipeline && s->pipeline->tensor;
+	const int in_groups = s->pipeline && s->pipeline->tensor, alone = s->pipeline && s->pipeline->stage;
 	struct gn_loader_options lo = {
 		.seed = (uint64_t)o->seed, .rank = (uint32_t)(in_groups ? s->worker : gn_comm_rank(s->comm)),
 		.ranks = (uint32_t)(in_groups ? s->workers : gn_comm_size(s->comm)), .batch = (uint32_t)o->batch, .augment = GN_AUGMENT_NONE,
@@ -149,6 +149,8 @@ static enum gn_status make_loaders(struct gn_session *s, struct gn_err *err)
 		status = gn_session_make_loader(s, err);
 	if (status || !s->data.val)
 		return status;
+	lo.rank = alone ? (uint32_t)gn_comm_rank(s->comm) : lo.rank; /* each rank evaluates the whole network */
+	lo.ranks = alone ? (uint32_t)gn_comm_size(s->comm) : lo.ranks;
 	gn_input_loader_options(&s->checkpoint.info.input, s->model, &lo);
 	return gn_loader_create(s->data.val, &lo, &s->data.val_loader, err);
 }
@@ -161,7 +163,7 @@ static enum gn_status make_val_plan(struct gn_session *s, struct gn_err *err)
 
 	po.batch = (int)s->options->batch;
 	po.device = &r->device;
-	if (r->options.tensor && s->data.val) {
+	if (r->options.tensor && !r->options.pipe && s->data.val) {
 		po.weights = gn_weight_layouts_layouts(r->layouts);
 		po.tensor = gn_tensor_group_plans(r->options.tensor);
 		return gn_plan_create(r->options.model, &po, r->params.device, NULL, r->buffers.device, &s->val_plan, err);
@@ -282,7 +284,7 @@ static enum gn_status prepare(struct gn_session *s, struct gn_err *err)
 		status = make_loaders(s, err);
 	if (!status)
 		status = gn_session_make_schedule(s, err);
-	if (!status && s->options->log_samples && (!s->pipeline || !s->pipeline->tensor || !gn_comm_rank(s->pipeline->pipe)))
+	if (!status && s->options->log_samples && (!s->pipeline || !s->pipeline->group || !gn_comm_rank(s->pipeline->group)))
 		status = gn_sample_log_open(s->options->log_samples, s->options->carried ? s->options->carried->world : 1,
 					    gn_world_rank(gn_comm_world(s->comm)), s->log, &s->metrics.samples, err);
 	if (!status && s->options->log && gn_comm_rank(s->comm) == 0)

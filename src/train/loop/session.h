@@ -125,17 +125,21 @@ struct gn_compress_choice {
  * is the data index. The whole arrays are in host memory in torch's order, on rank 0, and on the others if there is something to evaluate; they are current after gn_session_gather. */
 struct gn_session_pipeline {
 	struct gn_mesh mesh;
-	struct gn_comm *data;	/* the ranks of this stage or slice, by data index */
-	struct gn_comm *pipe;	/* the stages of this rank's pipeline, by stage; or the ranks of its tensor group, by slice */
-	struct gn_pipe_stage *stage; /* NULL: of a tensor group */
-	struct gn_tensor_group *tensor; /* NULL: of a pipeline */
-	struct gn_model *part;
+	struct gn_comm *data;	/* the ranks of this stage and slice, by data index */
+	struct gn_comm *pipe;	/* of this slice the stages of this rank's pipeline, by stage; NULL: there is one stage, the whole network */
+	struct gn_comm *group;	/* the ranks of this rank's tensor group, all of one stage, by slice; NULL: stages are not sliced */
+	struct gn_pipe_stage *stage; /* NULL: without pipe */
+	struct gn_tensor_group *tensor; /* NULL: without group */
+	struct gn_model *stage_model; /* of all slices of a pipeline's stage; NULL: the whole network, or part */
+	struct gn_model *part;	/* this rank's */
 	int *nodes;		/* [stages - 1]: the first node of each stage but the first */
 	struct gn_weight_layouts *plain; /* of the whole network: torch's order */
 	float *params, *buffers; /* NULL: this rank has none of the whole */
 	float *average_params, *average_buffers; /* with --ema */
-	double waited_s;	/* before the first step, as the next; of a tensor group what was exchanged */
+	double waited_s;	/* before the first step, as the next three */
 	uint64_t sent_bytes;
+	double exchanged_s;	/* in the tensor group */
+	uint64_t exchanged_bytes;
 };
 
 /* More than the names of all places where a network can be cut. */
@@ -324,7 +328,7 @@ int gn_session_batches_of(const struct gn_session *s, int worker);
 /* Epochs done, with the fraction of the current one. */
 double gn_session_epoch(const struct gn_session *s);
 
-/* --- pipelines and tensor groups: session_pipeline.c, session_tensor.c and session_mesh_log.c --- */
+/* --- pipelines and tensor groups: session_pipeline.c, session_parts.c, session_tensor.c and session_mesh_log.c --- */
 
 /* Collective; failures are agreed on. After the model is there. With --parallel: the mesh, and, where it has pipelines or tensor groups,
  * s->pipeline. Sets worker and workers. */
@@ -349,7 +353,7 @@ int gn_session_reads_images(const struct gn_session *s);
 enum gn_status gn_session_gather(struct gn_session *s, int everywhere, struct gn_err *err);
 /* Borrows the whole averages. */
 void gn_session_whole_average(const struct gn_session *s, struct gn_ema *out);
-/* The same of one array of a tensor group, kind 0 of parameters, 1 of buffers; of data index 0, on slice 0; and from there to all. */
+/* The same of one array of a tensor group of data index 0, kind 0 of parameters, 1 of buffers: whole of its slices, on slice 0; and from there to them. */
 enum gn_status gn_session_collect_slices(const struct gn_session *s, const struct gn_array *part, int kind, float *whole, struct gn_err *err);
 enum gn_status gn_session_take_slices(const struct gn_session *s, const float *whole, int kind, const struct gn_array *part, struct gn_err *err);
 /* Collective; failures are agreed on. GN_ERR_UNSUPPORTED: what ranks of a tensor group exchange in this plan lies in memory differently, because

@@ -61,7 +61,8 @@ static enum gn_status score(struct gn_session *s, int average, const volatile si
 {
 	const struct gn_metrics_beside beside = {is_writing, advance_save, s};
 	const struct gn_checkpoint_arrays whole = gn_session_arrays(s);
-	const int slices = s->replica.options.tensor ? gn_tensor_group_size(s->replica.options.tensor) : 1, is_part = s->pipeline && slices == 1;
+	const int is_part = s->replica.options.pipe != NULL;
+	const int slices = s->replica.options.tensor && !is_part ? gn_tensor_group_size(s->replica.options.tensor) : 1;
 	float *params = slices > 1 ? s->replica.params.host : whole.params, *buffers = slices > 1 ? s->replica.buffers.host : whole.buffers;
 	struct gn_ema ema;
 	enum gn_status status = average && !is_part ? gn_replica_whole_average(&s->replica, &ema, err) : GN_OK;
@@ -124,7 +125,7 @@ static enum gn_status evaluate(struct gn_session *s, const volatile sig_atomic_t
 		status = gn_replica_average(&s->replica, err);
 	if (!status && !*stopping)
 		status = gn_session_alone(s, gn_replica_fetch(&s->replica, err));
-	if (!status && !*stopping && !s->replica.options.tensor)
+	if (!status && !*stopping && (!s->replica.options.tensor || s->replica.options.pipe))
 		status = gn_session_gather(s, 1, err);
 	if (!status && !*stopping)
 		status = score(s, 0, stop, stopping, &plain, err);

@@ -16,20 +16,10 @@ enum { LINES_MAX = 8 };
 struct report {
 	uint64_t param_bytes, state_bytes, plan_bytes, output_bytes; /* parameters; those with gradients and optimizer state; of micro-batches */
 	uint64_t sent_bytes, version_bytes; /* version: of the parameters that backwards will read, or of a predictor */
-	double waited_s, steps_s;
+	double waited_s, steps_s, exchanged_s;
+	uint64_t exchanged_bytes;
 	int32_t plans, inputs; /* micro-batches that there are activations of, and of which inputs are kept */
 };
-
-/* To the next stage, or what a tensor group exchanges; waited for the neighbours, or in exchanges. */
-static uint64_t sent_bytes(const struct gn_session_pipeline *p)
-{
-	return p->stage ? gn_pipe_stage_sent_bytes(p->stage) : gn_tensor_group_bytes(p->tensor);
-}
-
-static double waited_s(const struct gn_session_pipeline *p)
-{
-	return p->stage ? gn_pipe_stage_waited_s(p->stage) : gn_tensor_group_waited_s(p->tensor);
-}
 
 static struct report own_report(const struct gn_session *s)
 {
@@ -40,11 +30,17 @@ static struct report own_report(const struct gn_session *s)
 		.version_bytes = r->versions ? params * (size_t)r->plan_count : r->predictor ? gn_pipe_predictor_bytes(r->predictor) : 0,
 		.param_bytes = params, .state_bytes = params * (r->accumulated ? 3 : 2) + gn_replica_state_bytes(r, &ignored),
 		.plan_bytes = gn_replica_plan_bytes(r), .plans = r->plan_count, .inputs = r->kept.count, .steps_s = s->metrics.steps_s,
-		.sent_bytes = sent_bytes(p) - p->sent_bytes, .waited_s = waited_s(p) - p->waited_s,
 	};
 
-	if (p->stage)
+	if (p->stage) {
+		own.sent_bytes = gn_pipe_stage_sent_bytes(p->stage) - p->sent_bytes;
+		own.waited_s = gn_pipe_stage_waited_s(p->stage) - p->waited_s;
 		own.output_bytes = gn_pipe_stage_output_bytes(p->stage);
+	}
+	if (p->tensor) {
+		own.exchanged_bytes = gn_tensor_group_bytes(p->tensor) - p->exchanged_bytes;
+		own.exchanged_s = gn_tensor_group_waited_s(p->tensor) - p->exchanged_s;
+	}
 	return own;
 }
 
@@ -97,9 +93,11 @@ static void log_stage(const struct gn_session *s, int stage, const struct report
 		gn_cuts_text(s->model, &p->nodes[stage - 1], 1, &from);
 	else
 		gn_strbuf_puts(&from, "the images");
-	gn_log_info(s->log, "stage %d of %d, from %s on: %.4g MB of parameters, %.4g MB with gradients and optimizer state, %.4g MB of activations for "
-		    "%d micro-batch%s at a time%s; sends %.4g MB forward each", stage, stages, gn_strbuf_text(&from), (double)r->param_bytes * 1e-6,
-		    (double)r->state_bytes * 1e-6, (double)r->plan_bytes * 1e-6, r->plans, r->plans == 1 ? "" : "es", inputs, (double)r->output_bytes * 1e-6);
+	gn_log_info(s->log, "stage %d of %d, from %s on%s: %.4g MB of parameters, %.4g MB with gradients and optimizer state, %.4g MB of activations for "
+		    "%d micro-batch%s at a time%s; sends %.4g MB forward each", stage, stages, gn_strbuf_text(&from),
+		    p->tensor ? ", each of its slices" : "", (double)r->param_bytes * 1e-6,
+		    (double)r->state_bytes * 1e-6, (double)r->plan_bytes * 1e-6, r->plans, r->plans == 1 ? "" : "es", inputs,
+		    (double)r->output_bytes * 1e-6);
 	gn_strbuf_release(&from);
 	if (r->version_bytes && gn_pipe_stage_schedule(p->stage)->kind == GN_PIPE_PIPEDREAM)
 		gn_log_info(s->log, "stage %d of %d keeps %d versions of its parameters, %.4g MB", stage, stages, r->plans, (double)r->version_bytes * 1e-6);
@@ -145,18 +143,20 @@ enum gn_status gn_session_log_mesh(struct gn_session *s, struct gn_err *err)
 
 	if (!p)
 		return GN_OK;
-	p->waited_s = waited_s(p);
-	p->sent_bytes = sent_bytes(p);
+	p->waited_s = p->stage ? gn_pipe_stage_waited_s(p->stage) : 0;
+	p->sent_bytes = p->stage ? gn_pipe_stage_sent_bytes(p->stage) : 0;
+	p->exchanged_s = p->tensor ? gn_tensor_group_waited_s(p->tensor) : 0;
+	p->exchanged_bytes = p->tensor ? gn_tensor_group_bytes(p->tensor) : 0;
 	status = gather_reports(s, &all, err);
 	if (status || gn_comm_rank(s->comm)) {
 		free(all);
 		return status;
 	}
 	draw(s);
-	if (p->tensor)
-		log_slices(s, &all[0]);
-	else
+	if (p->stage)
 		log_stages(s, all);
+	else
+		log_slices(s, &all[0]);
 	free(all);
 	return GN_OK;
 }
@@ -198,6 +198,17 @@ static enum gn_status write_bubble(const struct gn_session *s, const struct repo
 	return gn_metrics_log_end(s->metrics.log, err);
 }
 
+static void log_exchanges(const struct gn_session *s, int stage, const struct report *r, uint64_t steps)
+{
+	const struct gn_mesh_shape *shape = &s->pipeline->mesh.shape;
+	char of[48] = "";
+
+	if (shape->pipeline > 1)
+		snprintf(of, sizeof of, " of stage %d of %d", stage, shape->pipeline);
+	gn_log_info(s->log, "slice 0 of %d%s took %.0f %% of the steps' time for exchanges in its tensor group, of %.4g MB a step", shape->tensor, of,
+		    r->steps_s > 0 ? 100 * r->exchanged_s / r->steps_s : 0, (double)r->exchanged_bytes / (double)steps * 1e-6);
+}
+
 enum gn_status gn_session_log_bubble(struct gn_session *s, struct gn_err *err)
 {
 	const struct gn_session_pipeline *p = s->pipeline;
@@ -208,9 +219,8 @@ enum gn_status gn_session_log_bubble(struct gn_session *s, struct gn_err *err)
 
 	if (status || !p || !steps)
 		return status;
-	if (p->tensor && root)
-		gn_log_info(s->log, "slice 0 of %d took %.0f %% of the steps' time for exchanges in its tensor group, of %.4g MB a step", p->mesh.shape.tensor,
-			    all[0].steps_s > 0 ? 100 * all[0].waited_s / all[0].steps_s : 0, (double)all[0].sent_bytes / (double)steps * 1e-6);
+	for (int stage = 0; stage < p->mesh.shape.pipeline && root && p->tensor; stage++)
+		log_exchanges(s, stage, &all[gn_mesh_rank(&p->mesh, 0, stage)], steps);
 	for (int stage = 0; stage < p->mesh.shape.pipeline && root && p->stage; stage++) {
 		const struct report *r = &all[gn_mesh_rank(&p->mesh, 0, stage)];
 
@@ -237,6 +247,8 @@ void gn_session_put_mesh(const struct gn_session *s, struct gn_json *j)
 	if (p->tensor) {
 		gn_json_int(j, "tensor", p->mesh.shape.tensor);
 		gn_json_uint(j, "param_bytes", s->replica.params.count * sizeof(float));
+	}
+	if (!p->stage) {
 		gn_json_end(j);
 		return;
 	}
@@ -253,7 +265,10 @@ void gn_session_put_mesh(const struct gn_session *s, struct gn_json *j)
 /* is: ", is lost" or nothing. */
 static void name_rank(const struct gn_mesh *m, int rank, const char *is, struct gn_err *err)
 {
-	if (m->shape.tensor > 1)
+	if (m->shape.tensor > 1 && m->shape.pipeline > 1)
+		gn_err_prefix(err, "rank %d, stage %d of %d, slice %d of %d of pipeline %d%s", rank, gn_mesh_stage(m, rank), m->shape.pipeline,
+			      gn_mesh_slice(m, rank), m->shape.tensor, gn_mesh_data_index(m, rank), is);
+	else if (m->shape.tensor > 1)
 		gn_err_prefix(err, "rank %d, slice %d of %d of tensor group %d%s", rank, gn_mesh_slice(m, rank), m->shape.tensor,
 			      gn_mesh_data_index(m, rank), is);
 	else

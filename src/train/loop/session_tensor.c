@@ -1,4 +1,5 @@
-/* Arrays of a network whose channels are divided among the ranks of tensor groups: from the slices of the first group to the whole, and back. */
+/* Arrays of a network, or of a pipeline's stage, whose channels are divided among the ranks of tensor groups: from the slices of the first group
+ * to the whole, and back. */
 #include "src/train/loop/session.h"
 
 #include "src/base/alloc.h"
@@ -15,23 +16,24 @@ enum { TAG_SLICE = 17 };
 /* Between the whole and another rank's slice, of as many elements as this one's. */
 static enum gn_status move_slice(const struct gn_session *s, int rank, int kind, float *whole, float *slice, int takes, struct gn_err *err)
 {
+	const struct gn_model *of = s->pipeline->stage_model ? s->pipeline->stage_model : s->model;
 	struct gn_model *model;
-	enum gn_status status = gn_model_slice(s->model, rank, gn_comm_size(s->pipeline->pipe), &model, err);
+	enum gn_status status = gn_model_slice(of, rank, gn_comm_size(s->pipeline->group), &model, err);
 
 	if (status)
 		return status;
 	if (takes)
-		gn_model_slice_take(model, s->model, kind, whole, slice);
+		gn_model_slice_take(model, of, kind, whole, slice);
 	else
-		gn_model_slice_put(model, s->model, kind, slice, whole);
+		gn_model_slice_put(model, of, kind, slice, whole);
 	gn_model_destroy(model);
 	return GN_OK;
 }
 
-/* Of the first group, whose slice 0 is rank 0. */
+/* Of a group of the first data index; whole: on slice 0. */
 enum gn_status gn_session_collect_slices(const struct gn_session *s, const struct gn_array *part, int kind, float *whole, struct gn_err *err)
 {
-	struct gn_comm *group = s->pipeline->pipe;
+	struct gn_comm *group = s->pipeline->group;
 	size_t bytes = part->count * sizeof(float);
 	float *own = gn_alloc_aligned(bytes + 1);
 	enum gn_status status = own ? GN_OK : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a copy of a slice's parameters");
@@ -52,23 +54,23 @@ enum gn_status gn_session_collect_slices(const struct gn_session *s, const struc
 	return status;
 }
 
-/* What rank 0 has of all: to the slices of the first group, then from there to the others. */
+/* What slice 0 has of all, to the slices of a group of the first data index. */
 enum gn_status gn_session_take_slices(const struct gn_session *s, const float *whole, int kind, const struct gn_array *part, struct gn_err *err)
 {
-	const struct gn_session_pipeline *p = s->pipeline;
+	struct gn_comm *group = s->pipeline->group;
 	size_t bytes = part->count * sizeof(float);
 	enum gn_status status = GN_OK;
 
 	if (!bytes)
 		return GN_OK;
-	for (int r = gn_comm_size(p->pipe) - 1; r >= 0 && gn_comm_rank(s->comm) == 0 && !status; r--) {
+	if (gn_comm_rank(group))
+		return gn_p2p_receive(group, 0, TAG_SLICE, part->host, bytes, err);
+	for (int r = gn_comm_size(group) - 1; r >= 0 && !status; r--) {
 		status = move_slice(s, r, kind, (float *)(uintptr_t)whole, part->host, 1, err);
 		if (r && !status)
-			status = gn_p2p_send(p->pipe, r, TAG_SLICE, part->host, bytes, err);
+			status = gn_p2p_send(group, r, TAG_SLICE, part->host, bytes, err);
 	}
-	if (!status && !s->worker && gn_comm_rank(s->comm))
-		status = gn_p2p_receive(p->pipe, 0, TAG_SLICE, part->host, bytes, err);
-	return status ? status : gn_comm_broadcast(p->data, part->host, bytes, 0, err);
+	return status;
 }
 
 /* Of all that the plan exchanges, in its order, and how that lies in memory. */

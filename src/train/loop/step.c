@@ -252,15 +252,14 @@ static enum gn_status run_batches(struct gn_running_step *run, struct gn_err *er
 static enum gn_status share_flags(const struct gn_replica *r, struct gn_err *err)
 {
 	static const int same[] = {GN_PIGGYBACK_LOSS, GN_PIGGYBACK_CORRECT, GN_PIGGYBACK_WEIGHT};
-	enum gn_status status;
+	enum gn_status status = GN_OK;
 
 	if (r->options.tensor) {
 		status = gn_tensor_group_sum(r->options.tensor, r->piggyback, GN_PIGGYBACK_COUNT, err);
 		for (size_t i = 0; i < sizeof same / sizeof *same && !status; i++)
 			r->piggyback[same[i]] /= (float)gn_tensor_group_size(r->options.tensor);
-		return status;
 	}
-	return r->options.pipe ? gn_pipe_stage_sum(r->options.pipe, r->piggyback, GN_PIGGYBACK_COUNT, err) : GN_OK;
+	return r->options.pipe && !status ? gn_pipe_stage_sum(r->options.pipe, r->piggyback, GN_PIGGYBACK_COUNT, err) : status;
 }
 
 /* --- all of it --- */

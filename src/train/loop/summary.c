@@ -222,7 +222,7 @@ void gn_summary_start(struct gn_session *s, uint64_t steps_left)
 	if (s->data.val)
 		gn_strbuf_printf(&text, ", evaluation on %" PRIu64, gn_dataset_count(s->data.val));
 	gn_strbuf_printf(&text, "; global batch %" PRIu64 " (%d %s%s x %" PRId64, s->schedule.global_batch, ranks,
-			 !s->pipeline ? "rank" : s->pipeline->tensor ? "tensor group" : "pipeline", gn_text_plural((uint64_t)ranks), o->batch);
+			 !s->pipeline ? "rank" : s->pipeline->stage ? "pipeline" : "tensor group", gn_text_plural((uint64_t)ranks), o->batch);
 	if (s->schedule.batches % ranks)
 		gn_strbuf_printf(&text, " x %d or %d accumulated", s->schedule.own_batches - 1, s->schedule.own_batches);
 	else if (s->schedule.own_batches > 1)

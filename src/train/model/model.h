@@ -148,9 +148,10 @@ int gn_model_is_end(const struct gn_model *m);
 
 /* --- slices, for ranks that divide the channels of each layer: model_slice.c --- */
 
-/* Of a whole network what rank number `rank` of `ranks` has: of convolutions and linear layers the weights of its part of the outputs, with
+/* Of a network what rank number `rank` of `ranks` has: of convolutions and linear layers the weights of its part of the outputs, with
  * what follows channel by channel, or, of linear layers whose input is sliced, of its part of the inputs; of attention its part of the
- * heads; and conjugate collectives between them. What ranks do not divide each has whole. Parameters and buffers have the whole network's
+ * heads; and conjugate collectives between them. What ranks do not divide each has whole. Of a part, too: what it reads and gives is whole on
+ * each rank, but for logits. Parameters and buffers have the whole network's
  * names and numbers. GN_ERR_USAGE: there is nothing that so many ranks divide. */
 enum gn_status gn_model_slice(const struct gn_model *m, int rank, int ranks, struct gn_model **out, struct gn_err *err);
 /* Of a slice; of another network ranks is 0. classes: of the logits, from first_class on; all, where ranks do not divide them. */

@@ -47,7 +47,7 @@ static int is_pixel_linear(const struct slicer *s, int node)
 static enum mode mode_of_product(const struct slicer *s, int node)
 {
 	const struct gn_shm *n = &s->whole->nodes[node], *attention = attention_after(s, node);
-	int sliced = s->is_sliced[n->input[0]], is_last = node + 1 == s->whole->node_count;
+	int sliced = s->is_sliced[n->input[0]], is_last = node + 1 == s->whole->node_count && gn_model_is_end(s->whole);
 
 	if (n->groups > 1)
 		return sliced && divides(s, n->groups) ? LOCAL : WHOLE;
@@ -78,13 +78,19 @@ static enum mode mode_of(const struct slicer *s, int node)
 
 /* --- nodes --- */
 
+/* In the whole network: of dropout masks and traces. */
+static int number_of(const struct slicer *s, int node)
+{
+	return node + s->whole->origin.node;
+}
+
 /* adds: the layer by rows whose bias it adds; NULL: none. */
 static int add_conjugate(struct slicer *s, enum gn_conjugate kind, int input, int node, const struct gn_shm *adds)
 {
 	struct gn_model *m = s->slice;
 	struct gn_shm *n = &m->nodes[m->node_count];
 
-	*n = (struct gn_shm){.kind = GN_LAYER_CONJUGATE, .input = {input, -1}, .number = node, .conjugate = {kind, s->rank, s->ranks}};
+	*n = (struct gn_shm){.kind = GN_LAYER_CONJUGATE, .input = {input, -1}, .number = number_of(s, node), .conjugate = {kind, s->rank, s->ranks}};
 	if (adds) {
 		memcpy(n->name, adds->name, sizeof n->name);
 		n->bias = adds->bias;
@@ -95,12 +101,12 @@ static int add_conjugate(struct slicer *s, enum gn_conjugate kind, int input, in
 	return m->node_count++;
 }
 
-/* The node of the slice that gives what this one of the whole gives. */
+/* The node of the slice that gives what this one of the whole gives. Images have no gradient; what the stage before gives has. */
 static int node_for_reader(struct slicer *s, int node, int way)
 {
 	int sliced = s->is_sliced[node];
 
-	if (!node || (way == MADE_WHOLE && !sliced))
+	if ((!node && !s->whole->origin.node) || (way == MADE_WHOLE && !sliced))
 		way = AS_IT_IS;
 	if (way != AS_IT_IS && !s->nodes[node][way])
 		s->nodes[node][way] = add_conjugate(s, way == MADE_WHOLE ? GN_CONJUGATE_GATHER : sliced ? GN_CONJUGATE_GATHER_REDUCE : GN_CONJUGATE_COPY,
@@ -139,7 +145,7 @@ static void add_node(struct slicer *s, int node)
 	for (int k = 0; k < 2; k++)
 		if (n.input[k] >= 0)
 			n.input[k] = node_for_reader(s, n.input[k], ways[s->modes[node]]);
-	n.number = node;
+	n.number = number_of(s, node);
 	divide(s, node, &n, &map);
 	m->nodes[m->node_count] = n;
 	m->maps[m->node_count] = map;
@@ -183,7 +189,7 @@ static void add_params(struct slicer *s, const struct gn_param *from, int count,
 
 static enum gn_status allocate(struct slicer *s)
 {
-	size_t count = (size_t)s->whole->node_count, room = 4 * count + 1; /* a node, what adds its bias, and two conjugates at most */
+	size_t count = (size_t)s->whole->node_count, room = 4 * count + 2; /* a node, what adds its bias, and two conjugates at most; the end of a stage */
 	struct gn_model *m = s->slice;
 
 	s->modes = calloc(count, sizeof *s->modes);
@@ -207,19 +213,22 @@ static void slice_all(struct slicer *s)
 {
 	const struct gn_model *whole = s->whole;
 	struct gn_model *m = s->slice;
-	int last = whole->node_count - 1, classes;
+	int last = whole->node_count - 1, classes, has_classes;
 
 	m->nodes[0] = whole->nodes[0];
 	m->maps[0] = whole->maps[0];
 	m->node_count = 1;
 	for (int i = 1; i < whole->node_count; i++)
 		add_node(s, i);
+	if (whole->is_cut_off) /* the next stage takes it whole */
+		node_for_reader(s, last, MADE_WHOLE);
 	add_params(s, whole->params, whole->param_count, m->params, &m->param_elements);
 	add_params(s, whole->buffers, whole->buffer_count, m->buffers, &m->buffer_elements);
 	m->param_count = whole->param_count;
 	m->buffer_count = whole->buffer_count;
-	classes = s->is_sliced[last] ? whole->classes / s->ranks : whole->classes;
-	m->tensor = (struct gn_model_tensor){s->rank, s->ranks, s->is_sliced[last] ? classes * s->rank : 0, classes};
+	has_classes = s->is_sliced[last] && !whole->is_cut_off;
+	classes = has_classes ? whole->classes / s->ranks : whole->classes;
+	m->tensor = (struct gn_model_tensor){s->rank, s->ranks, has_classes ? classes * s->rank : 0, classes};
 }
 
 enum gn_status gn_model_slice(const struct gn_model *m, int rank, int ranks, struct gn_model **out, struct gn_err *err)
@@ -234,6 +243,8 @@ enum gn_status gn_model_slice(const struct gn_model *m, int rank, int ranks, str
 		s.slice->side = m->side;
 		s.slice->init_rule = m->init_rule;
 		s.slice->drop_path = m->drop_path;
+		s.slice->origin = m->origin;
+		s.slice->is_cut_off = m->is_cut_off;
 		status = allocate(&s);
 	}
 	if (!status)
@@ -245,7 +256,8 @@ enum gn_status gn_model_slice(const struct gn_model *m, int rank, int ranks, str
 	}
 	gn_model_destroy(s.slice);
 	return status ? gn_err_set(err, status, "no memory for the description of a slice of %s", m->name)
-		      : gn_err_set(err, GN_ERR_USAGE, "tensor=%d: %s has no layer that so many ranks divide", ranks, m->name);
+		      : gn_err_set(err, GN_ERR_USAGE, "tensor=%d: %s%s has no layer that so many ranks divide", ranks,
+				 m->origin.node || m->is_cut_off ? "a stage of " : "", m->name);
 }
 
 struct gn_model_tensor gn_model_tensor(const struct gn_model *m)

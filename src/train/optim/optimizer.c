@@ -147,7 +147,8 @@ static enum gn_status create_update(struct gn_optimizer *o, const struct gn_opti
 	struct gn_optim_tensor *tensors = calloc(most, sizeof *tensors);
 	struct gn_update_piece *pieces = calloc(most, sizeof *pieces);
 	struct gn_update_options uo = {.rule = &o->rule, .tensors = tensors, .grads = a->grads, .elements = a->elsewhere ? 0 : all.count, .clip = options->clip,
-				       .finite = a->finite, .group = a->group, .pieces = a->parts ? pieces : NULL, .tensor_count = params};
+				       .finite = a->finite, .group = a->group, .pieces = a->parts ? pieces : NULL, .tensor_count = params,
+				       .pieces_group = a->parts_group};
 	enum gn_status status;
 
 	if (!tensors || !pieces) {

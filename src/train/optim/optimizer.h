@@ -39,6 +39,7 @@ struct gn_optimizer_arrays {
 	 * others, of the same network: clipping is by the norm of all; an update is then collective and blocks. */
 	const struct gn_parts *parts;
 	struct gn_update_group *group;
+	struct gn_update_group *parts_group; /* of those with other parts of the same tensors, where group has others, too; NULL: group */
 	/* Host: parameters are updated elsewhere, and are so when an update is queued: it moves only averages, and makes means of buffers;
 	 * grads are not read. no_slots: there is no state of them here. */
 	int elsewhere, no_slots;

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,11 +32,22 @@ static enum gn_status parse_axis(const char *word, size_t len, int *sizes, struc
 			  word);
 }
 
+/* "pipeline=2 x tensor=2", of those that divide the network. */
+static const char *name_axes(const struct gn_mesh_shape *s, char out[64])
+{
+	if (s->pipeline > 1 && s->tensor > 1)
+		snprintf(out, 64, "pipeline=%d x tensor=%d", s->pipeline, s->tensor);
+	else
+		snprintf(out, 64, "%s=%d", s->tensor > 1 ? "tensor" : "pipeline", s->tensor > 1 ? s->tensor : s->pipeline);
+	return out;
+}
+
 /* Of what is left out. */
 static enum gn_status complete(int ranks, struct gn_mesh_shape *s, struct gn_err *err)
 {
 	int *free_axis = !s->data ? &s->data : !s->pipeline ? &s->pipeline : NULL;
 	int64_t others = 1;
+	char axes_of[64];
 
 	if (!s->data && !s->pipeline)
 		s->pipeline = 1;
@@ -45,12 +57,14 @@ static enum gn_status complete(int ranks, struct gn_mesh_shape *s, struct gn_err
 	}
 	if ((int64_t)s->data * s->pipeline * s->tensor == ranks)
 		return GN_OK;
+	if (free_axis && free_axis != &s->data)
+		return gn_err_set(err, GN_ERR_USAGE, "--parallel: %d rank%s cannot be divided by data=%lld", ranks, ranks == 1 ? "" : "s",
+				  (long long)others);
 	if (free_axis)
-		return gn_err_set(err, GN_ERR_USAGE, "--parallel: %d rank%s cannot be divided by %s=%lld", ranks, ranks == 1 ? "" : "s",
-				  free_axis != &s->data ? "data" : s->tensor > 1 ? "tensor" : "pipeline", (long long)others);
-	return gn_err_set(err, GN_ERR_USAGE, "--parallel: data=%d x %s=%d are %lld ranks, and there %s %d; one of them can be left out",
-			  s->data, s->tensor > 1 ? "tensor" : "pipeline", s->tensor > 1 ? s->tensor : s->pipeline,
-			  (long long)s->data * s->pipeline * s->tensor, ranks == 1 ? "is" : "are", ranks);
+		return gn_err_set(err, GN_ERR_USAGE, "--parallel: %d rank%s cannot be divided by %s", ranks, ranks == 1 ? "" : "s",
+				  name_axes(s, axes_of));
+	return gn_err_set(err, GN_ERR_USAGE, "--parallel: data=%d x %s are %lld ranks, and there %s %d; one of them can be left out",
+			  s->data, name_axes(s, axes_of), (long long)s->data * s->pipeline * s->tensor, ranks == 1 ? "is" : "are", ranks);
 }
 
 int gn_mesh_is_auto(const char *text)
@@ -77,10 +91,7 @@ enum gn_status gn_mesh_parse(const char *text, int ranks, struct gn_mesh_shape *
 			break;
 	}
 	s = (struct gn_mesh_shape){sizes[0], sizes[1], sizes[2] ? sizes[2] : 1};
-	if (!status && s.tensor > 1 && s.pipeline > 1)
-		status = gn_err_set(err, GN_ERR_USAGE, "--parallel: pipeline=%d and tensor=%d cannot be combined: layers of a stage are not divided; leave "
-				    "one of them out", s.pipeline, s.tensor);
-	if (s.tensor > 1)
+	if (s.tensor > 1 && !s.pipeline)
 		s.pipeline = 1;
 	if (!status && ranks)
 		status = complete(ranks, &s, err);
@@ -194,31 +205,35 @@ int gn_mesh_rank(const struct gn_mesh *m, int data_index, int stage)
 	return m->ranks[data_index * together(m) + stage * m->shape.tensor];
 }
 
-/* Number k in a row and the next one are on two nodes. */
-static int differ(const struct gn_mesh *m, int data_index, int k)
+/* Number k in a row and the one `apart` behind it are on two nodes. */
+static int differ(const struct gn_mesh *m, int data_index, int k, int apart)
 {
 	const int *row = m->ranks + (size_t)data_index * (size_t)together(m);
 
-	return m->node_of[row[k]] != m->node_of[row[k + 1]];
+	return m->node_of[row[k]] != m->node_of[row[k + apart]];
 }
 
 int gn_mesh_crosses(const struct gn_mesh *m, int stage)
 {
+	const int slices = m->shape.tensor;
+
 	for (int d = 0; d < m->shape.data; d++)
-		if (differ(m, d, stage))
-			return 1;
+		for (int slice = 0; slice < slices; slice++)
+			if (differ(m, d, stage * slices + slice, slices))
+				return 1;
 	return 0;
 }
 
 void gn_mesh_draw(const struct gn_mesh *m, const char *const *hosts, int lines, struct gn_strbuf *out)
 {
-	int skipped = m->shape.data > lines ? m->shape.data - lines : 0, nodes = 0, is_tensor = m->shape.tensor > 1;
+	int skipped = m->shape.data > lines ? m->shape.data - lines : 0, nodes = 0, slices = m->shape.tensor, is_both = slices > 1 && m->shape.pipeline > 1;
+	char axes_of[64];
 
 	for (int r = 0; r < m->size; r++)
 		nodes = m->node_of[r] >= nodes ? m->node_of[r] + 1 : nodes;
-	gn_strbuf_printf(out, "mesh data=%d x %s=%d: %d rank%s on %d node%s; %s\n", m->shape.data, is_tensor ? "tensor" : "pipeline", together(m), m->size,
-			 m->size == 1 ? "" : "s", nodes, nodes == 1 ? "" : "s",
-			 is_tensor ? "- within a node, = between nodes" : "-> within a node, => between nodes");
+	gn_strbuf_printf(out, "mesh data=%d x %s: %d rank%s on %d node%s; %s%s\n", m->shape.data, name_axes(&m->shape, axes_of), m->size,
+			 m->size == 1 ? "" : "s", nodes, nodes == 1 ? "" : "s", is_both ? "stages in brackets, " : "",
+			 slices == 1 || is_both ? "-> within a node, => between nodes" : "- within a node, = between nodes");
 	for (int d = 0; d < m->shape.data; d++) {
 		if (skipped && d == lines / 2) {
 			gn_strbuf_printf(out, "  ... %d more\n", skipped);
@@ -226,11 +241,12 @@ void gn_mesh_draw(const struct gn_mesh *m, const char *const *hosts, int lines, 
 		}
 		gn_strbuf_printf(out, "  data %d:", d);
 		for (int k = 0; k < together(m); k++) {
-			int rank = m->ranks[d * together(m) + k];
+			int rank = m->ranks[d * together(m) + k], begins = k % slices == 0;
 
 			if (k)
-				gn_strbuf_printf(out, " %s%s", differ(m, d, k - 1) ? "=" : "-", is_tensor ? "" : ">");
-			gn_strbuf_printf(out, " %s[%d]", hosts[rank], rank);
+				gn_strbuf_printf(out, " %s%s", differ(m, d, k - 1, 1) ? "=" : "-", begins ? ">" : "");
+			gn_strbuf_printf(out, " %s%s[%d]%s", is_both && begins ? "(" : "", hosts[rank], rank,
+					 is_both && (k + 1) % slices == 0 ? ")" : "");
 		}
 		gn_strbuf_puts(out, "\n");
 	}

@@ -1,9 +1,9 @@
-/* The mesh of a run: data x pipeline, or data x tensor, as --parallel asks for it. Each rank is one stage of one pipeline; the pipelines are
+/* The mesh of a run: data x pipeline x tensor, as --parallel asks for it. Each rank is one stage of one pipeline; the pipelines are
  * the data ranks, and the ranks of one stage sum its gradients. Or it has one slice of each layer in a tensor group, and the ranks of one
- * slice sum its gradients.
+ * slice sum its gradients. Or both: each stage is a tensor group, and the ranks of one slice of one stage sum its gradients.
  *
- * Ranks are ordered by (node, rank), and a pipeline (or a tensor group) is as many ranks in a row as it has stages (or slices): first those that fit on one node, then
- * what is left over on nodes. So neighbours of a pipeline are on one node where they can be, and only activations of stages that are
+ * Ranks are ordered by (node, rank), and a pipeline (or a tensor group) is as many ranks in a row as it has stages (or slices), slices of one
+ * stage next to each other: first those that fit on one node, then what is left over on nodes. So neighbours of a pipeline are on one node where they can be, and only activations of stages that are
  * on two nodes pass the network. Pipelines are numbered by their lowest rank: rank 0 is stage 0 of pipeline 0.
  *
  * Thread safety: constant after gn_mesh_init. Nothing blocks; nothing is collective: all ranks compute the same.
@@ -21,9 +21,9 @@ struct gn_mesh_shape {
 /* "auto": gn_mesh_parse takes all ranks for data. */
 int gn_mesh_is_auto(const char *text);
 
-/* "data=2,pipeline=4" or "data=2,tensor=4", in any order. What is left out is 1, but for data, or with data the pipeline without a tensor,
- * which are what ranks / the others is. ranks 0: not known yet, and these become 0. GN_ERR_USAGE: a word that is none of these, a
- * number below 1, both pipeline and tensor above 1, or a product that is not the number of ranks. */
+/* "data=2,pipeline=4" or "data=2,pipeline=2,tensor=4", in any order. What is left out is 1, but for data, or with data the pipeline without a
+ * tensor, which are what ranks / the others is. ranks 0: not known yet, and these become 0. GN_ERR_USAGE: a word that is none of these, a
+ * number below 1, or a product that is not the number of ranks. */
 enum gn_status gn_mesh_parse(const char *text, int ranks, struct gn_mesh_shape *out, struct gn_err *err);
 
 struct gn_mesh {
@@ -47,7 +47,7 @@ int gn_mesh_rank(const struct gn_mesh *m, int data_index, int stage);
 /* Whether what a stage sends to the next one passes the network in any pipeline. */
 int gn_mesh_crosses(const struct gn_mesh *m, int stage);
 /* Appends lines for people, each with its newline: a header, then a line for each pipeline, "n1[0] -> n1[1] => n2[2]", or
- * tensor group, "n1[0] - n1[1] = n2[2]", of which the middle ones are left out when there are more than `lines`. hosts: by rank. */
+ * tensor group, "n1[0] - n1[1] = n2[2]", or both, "(n1[0] - n1[1]) => (n2[2] - n2[3])", of which the middle ones are left out when there are more than `lines`. hosts: by rank. */
 void gn_mesh_draw(const struct gn_mesh *m, const char *const *hosts, int lines, struct gn_strbuf *out);
 
 #endif

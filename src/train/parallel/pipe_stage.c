@@ -11,6 +11,7 @@ enum { ALIGN_BYTES = 64 };
 
 struct gn_pipe_stage {
 	struct gn_update_group group; /* first: it leads back here */
+	struct gn_update_group *slices;
 	struct gn_comm *comm;
 	struct gn_pipe_schedule schedule;
 	size_t in_bytes, out_bytes; /* of activations alone */
@@ -35,7 +36,15 @@ static enum gn_status sum_stages(const struct gn_pipe_stage *p, void *values, si
 
 static enum gn_status sum(struct gn_update_group *group, double *values, size_t count, struct gn_err *err)
 {
-	return sum_stages((struct gn_pipe_stage *)group, values, count, GN_F64, err);
+	const struct gn_pipe_stage *p = (struct gn_pipe_stage *)group;
+	enum gn_status status = p->slices ? p->slices->sum(p->slices, values, count, err) : GN_OK;
+
+	return status ? status : sum_stages(p, values, count, GN_F64, err);
+}
+
+void gn_pipe_stage_set_slices(struct gn_pipe_stage *p, struct gn_update_group *slices)
+{
+	p->slices = slices;
 }
 
 enum gn_status gn_pipe_stage_create(struct gn_comm *comm, const struct gn_pipe_schedule *schedule, struct gn_pipe_stage **out, struct gn_err *err)

@@ -63,7 +63,9 @@ void gn_pipe_stage_poll(struct gn_pipe_stage *p);
 enum gn_status gn_pipe_stage_end(struct gn_pipe_stage *p, struct gn_err *err);
 /* Collective; blocks. Host memory: values become their sums over the stages, the same bits on all. */
 enum gn_status gn_pipe_stage_sum(struct gn_pipe_stage *p, float *values, size_t count, struct gn_err *err);
-/* The same of doubles, for an optimizer whose gradient's norm is over all stages. Borrowed. */
+/* Where ranks divide the stage by channels: what the next one's doubles are summed over first. Borrowed. */
+void gn_pipe_stage_set_slices(struct gn_pipe_stage *p, struct gn_update_group *slices);
+/* The same of doubles, for an optimizer whose gradient's norm is over all stages, and their slices. Borrowed. */
 struct gn_update_group *gn_pipe_stage_group(struct gn_pipe_stage *p);
 /* Since creation: seconds that this stage waited for others, but for sums; bytes that it sent to them. */
 double gn_pipe_stage_waited_s(const struct gn_pipe_stage *p);

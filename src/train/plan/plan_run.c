@@ -276,8 +276,8 @@ enum gn_status gn_plan_run_forward(struct gn_plan *p, uint64_t number, const str
 {
 	enum gn_status status;
 
-	if (gn_plan_is_queued(p) || p->options.tensor)
-		return gn_err_set(err, GN_ERR_UNSUPPORTED, "parts of a network are run on hosts, not divided among ranks");
+	if (gn_plan_is_queued(p))
+		return gn_err_set(err, GN_ERR_UNSUPPORTED, "parts of a network are run on hosts");
 	status = begin_run(p, number, err);
 	return status ? status : run_parts(p, &p->parts, 0, number, observer, NULL, err);
 }

@@ -1,0 +1,244 @@
+/* Arrays of a network that is divided among the stages of pipelines: from the parts of the first pipeline to the whole, and back; session_tensor.c
+ * does so with the slices of a part. */
+#include "src/train/loop/session.h"
+
+#include "src/base/alloc.h"
+#include "transport/coll/agree.h"
+#include "transport/coll/p2p.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Of messages in a pipeline's communicator, beside those of its stages. */
+enum { TAG_PART = 16 };
+
+/* Whether slice 0 speaks for this rank. */
+static int is_other_slice(const struct gn_session_pipeline *p)
+{
+	return p->group && gn_comm_rank(p->group) > 0;
+}
+
+struct range {
+	size_t begin, end;
+};
+
+/* Of a stage in the whole arrays: [0] parameters, [1] buffers. */
+static void ranges_of(const struct gn_session *s, int stage, struct range out[2])
+{
+	const struct gn_session_pipeline *p = s->pipeline;
+	const struct gn_model *m = s->model;
+
+	for (int edge = 0; edge < 2; edge++) {
+		int at = stage + edge, i = 0, k = 0, node = at == 0 ? 0 : at == gn_comm_size(p->pipe) ? gn_model_node_count(m) : p->nodes[at - 1];
+
+		while (i < gn_model_param_count(m) && gn_model_param(m, i)->node < node)
+			i++;
+		while (k < gn_model_buffer_count(m) && gn_model_buffer(m, k)->node < node)
+			k++;
+		*(edge ? &out[0].end : &out[0].begin) = i < gn_model_param_count(m) ? gn_model_param(m, i)->offset : gn_model_param_elements(m);
+		*(edge ? &out[1].end : &out[1].begin) = k < gn_model_buffer_count(m) ? gn_model_buffer(m, k)->offset : gn_model_buffer_elements(m);
+	}
+}
+
+int gn_session_stage_begin(const struct gn_session *s, size_t begins[2])
+{
+	struct range r[2];
+	int stage = gn_comm_rank(s->pipeline->pipe);
+
+	ranges_of(s, stage, r);
+	begins[0] = r[0].begin;
+	begins[1] = r[1].begin;
+	return stage;
+}
+
+/* Of this rank, or of the slices of its stage to slice 0, in torch's order. */
+static enum gn_status copy_stage(const struct gn_session *s, const struct gn_array *part, int kind, float *to, struct gn_err *err)
+{
+	if (s->pipeline->group)
+		return gn_session_collect_slices(s, part, kind, to, err);
+	if (part->count)
+		memcpy(to, part->host, part->count * sizeof(float));
+	if (kind == 0 && part->count)
+		gn_weight_layouts_out(s->replica.layouts, to);
+	return GN_OK;
+}
+
+/* Of the first pipeline, whose stage 0 is rank 0: what stages have goes to rank 0. whole: there alone. */
+static enum gn_status collect(const struct gn_session *s, const struct gn_array *part, int kind, float *whole, struct gn_err *err)
+{
+	const struct gn_session_pipeline *p = s->pipeline;
+	int root = gn_comm_rank(s->comm) == 0;
+	struct range r[2];
+	size_t count;
+	float *own;
+	enum gn_status status;
+
+	if (!p->pipe || is_other_slice(p))
+		return copy_stage(s, part, kind, whole, err);
+	ranges_of(s, gn_comm_rank(p->pipe), r);
+	count = r[kind].end - r[kind].begin;
+	own = root ? whole : gn_alloc_aligned(count * sizeof(float) + 1);
+	status = own ? copy_stage(s, part, kind, own, err) : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a copy of a stage's parameters");
+	if (!root) {
+		if (!status && count)
+			status = gn_p2p_send(p->pipe, 0, TAG_PART, own, count * sizeof(float), err);
+		free(own);
+		return status;
+	}
+	for (int stage = 1; stage < gn_comm_size(p->pipe) && !status; stage++) {
+		ranges_of(s, stage, r);
+		if (r[kind].end > r[kind].begin)
+			status = gn_p2p_receive(p->pipe, stage, TAG_PART, whole + r[kind].begin, (r[kind].end - r[kind].begin) * sizeof(float), err);
+	}
+	return status;
+}
+
+static enum gn_status gather(struct gn_session *s, const struct gn_array *part, int kind, float *whole, int everywhere, struct gn_err *err)
+{
+	size_t elements = kind ? gn_model_buffer_elements(s->model) : gn_model_param_elements(s->model);
+	enum gn_status status = s->worker ? GN_OK : gn_session_alone(s, collect(s, part, kind, whole, err));
+
+	if (status || !everywhere || !elements)
+		return status;
+	return gn_comm_broadcast(s->comm, whole, elements * sizeof(float), 0, err);
+}
+
+enum gn_status gn_session_gather(struct gn_session *s, int everywhere, struct gn_err *err)
+{
+	const struct gn_session_pipeline *p = s->pipeline;
+	const struct gn_replica *r = &s->replica;
+	enum gn_status status = p ? gather(s, &r->params, 0, p->params, everywhere, err) : GN_OK;
+
+	if (!status && p)
+		status = gather(s, &r->buffers, 1, p->buffers, everywhere, err);
+	if (status || !p || !gn_replica_has_average(r))
+		return status;
+	status = gather(s, &r->ema.params, 0, p->average_params, everywhere, err);
+	return status ? status : gather(s, &r->ema.buffers, 1, p->average_buffers, everywhere, err);
+}
+
+void gn_session_whole_average(const struct gn_session *s, struct gn_ema *out)
+{
+	const struct gn_session_pipeline *p = s->pipeline;
+
+	*out = (struct gn_ema){
+		.decay = s->options->ema,
+		.params = {.device = p->average_params, .host = p->average_params, .count = gn_model_param_elements(s->model)},
+		.buffers = {.device = p->average_buffers, .host = p->average_buffers, .count = gn_model_buffer_elements(s->model)},
+	};
+}
+
+/* --- checkpoints --- */
+
+void gn_session_set_stage_range(const struct gn_session *s, struct gn_checkpoint_arrays *a)
+{
+	struct range r[2] = {{0, 0}, {0, 0}};
+
+	if (s->pipeline->stage)
+		ranges_of(s, gn_comm_rank(s->pipeline->pipe), r);
+	else if (gn_comm_rank(s->comm) == 0)
+		r[0].end = gn_model_param_elements(s->model); /* gathered there */
+	a->is_split = 1;
+	a->begin = r[0].begin;
+	a->end = s->worker || is_other_slice(s->pipeline) ? a->begin : r[0].end; /* pipelines have the same state: the first one writes it */
+}
+
+enum gn_status gn_session_split_stage(struct gn_session *s, struct gn_checkpoint_arrays *a, struct gn_err *err)
+{
+	int slots = gn_optim_slots(s->checkpoint.info.optimizer);
+	enum gn_status status = GN_OK;
+
+	gn_session_set_stage_range(s, a);
+	for (int k = 0; k < slots && !status; k++) {
+		a->slots[k] = calloc(a->end - a->begin + 1, sizeof(float));
+		if (!a->slots[k])
+			status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a part of the optimizer's state");
+	}
+	status = gn_agree_status(s->comm, status, err);
+	for (int k = 0; k < slots && !status; k++)
+		status = s->worker ? GN_OK : gn_session_alone(s, copy_stage(s, gn_optimizer_slot(s->replica.optimizer, k), 0, a->slots[k], err));
+	return status;
+}
+
+/* On slice 0 of the first pipeline's stage, from rank 0's: *out is whole there, else the caller's to free. */
+static enum gn_status take_stage(const struct gn_session *s, const float *whole, int kind, float **out, struct gn_err *err)
+{
+	const struct gn_session_pipeline *p = s->pipeline;
+	struct range r[2];
+	size_t bytes;
+
+	if (gn_comm_rank(s->comm) == 0) {
+		*out = (float *)(uintptr_t)whole;
+		return GN_OK;
+	}
+	ranges_of(s, gn_comm_rank(p->pipe), r);
+	bytes = (r[kind].end - r[kind].begin) * sizeof(float);
+	*out = gn_alloc_aligned(bytes + 1);
+	if (!*out)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a copy of a stage's parameters");
+	return bytes ? gn_p2p_receive(p->pipe, 0, TAG_PART, *out, bytes, err) : GN_OK;
+}
+
+/* What rank 0 has of all becomes this rank's part, from stage to stage of the first pipeline and by slices, then from there to the others. */
+static enum gn_status take(const struct gn_session *s, const float *whole, int kind, const struct gn_array *part, struct gn_err *err)
+{
+	const struct gn_session_pipeline *p = s->pipeline;
+	int root = gn_comm_rank(s->comm) == 0;
+	float *stage_whole = NULL;
+	struct range r[2];
+	enum gn_status status = GN_OK;
+
+	for (int stage = 1; root && p->pipe && stage < gn_comm_size(p->pipe) && !status; stage++) {
+		ranges_of(s, stage, r);
+		if (r[kind].end > r[kind].begin)
+			status = gn_p2p_send(p->pipe, stage, TAG_PART, whole + r[kind].begin, (r[kind].end - r[kind].begin) * sizeof(float), err);
+	}
+	if (!status && !s->worker && !is_other_slice(p))
+		status = take_stage(s, whole, kind, &stage_whole, err);
+	if (!status && !s->worker && p->group)
+		status = gn_session_take_slices(s, stage_whole, kind, part, err);
+	else if (!status && !s->worker && part->count)
+		memcpy(part->host, stage_whole, part->count * sizeof(float));
+	if (!root)
+		free(stage_whole);
+	return !part->count || status ? status : gn_comm_broadcast(p->data, part->host, part->count * sizeof(float), 0, err);
+}
+
+static enum gn_status restore_slots(struct gn_session *s, const char *folder, const struct gn_checkpoint_info *info, struct gn_err *err)
+{
+	int root = gn_comm_rank(s->comm) == 0;
+	float *whole = root ? gn_alloc_aligned(gn_model_param_elements(s->model) * sizeof(float)) : NULL;
+	enum gn_status status = whole || !root ? GN_OK : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the optimizer's state of all stages");
+
+	status = gn_agree_status(s->comm, status, err);
+	for (int k = 0; k < gn_optim_slots(s->checkpoint.info.optimizer) && !status; k++) {
+		struct gn_checkpoint_arrays a = {.slots[0] = NULL};
+
+		a.slots[k] = whole;
+		if (root)
+			status = gn_checkpoint_load(folder, info, gn_session_key(s), s->model, &a, err);
+		status = gn_agree_status(s->comm, status, err);
+		if (!status)
+			status = take(s, whole, 0, gn_optimizer_slot(s->replica.optimizer, k), err);
+	}
+	free(whole);
+	return status;
+}
+
+enum gn_status gn_session_restore_stage(struct gn_session *s, const char *folder, const struct gn_checkpoint_info *info, struct gn_err *err)
+{
+	const struct gn_session_pipeline *p = s->pipeline;
+	struct gn_replica *r = &s->replica;
+	enum gn_status status = take(s, p->params, 0, &r->params, err);
+
+	if (!status)
+		status = take(s, p->buffers, 1, &r->buffers, err);
+	if (!status && gn_replica_has_average(r))
+		gn_ema_set(&r->ema, r->params.host, r->buffers.host);
+	if (!status && folder && gn_replica_has_average(r) && info->has_average) {
+		status = take(s, p->average_params, 0, &r->ema.params, err);
+		if (!status)
+			status = take(s, p->average_buffers, 1, &r->ema.buffers, err);
+	}
+	return status || !folder ? status : restore_slots(s, folder, info, err);
+}
