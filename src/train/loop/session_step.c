@@ -142,13 +142,13 @@ enum gn_status gn_session_step(struct gn_session *s, const volatile sig_atomic_t
 	const uint64_t sent = sent_bytes(s);
 	const double waited = sums->data, exposed = sums->exposed, copies = sums->copies;
 	/* a process that has joined leaves the others, while they are enough without it */
-	const int leaves = *stop && s->options->join && gn_comm_size(s->comm) > gn_elastic_least(s->options);
+	const int stops = *stop, leaves = stops && s->options->join && gn_comm_size(s->comm) > gn_elastic_least(s->options);
 	const struct gn_train_step step = {
 		.number = s->state.step,
 		.updates = s->state.step + 1 - s->state.skipped,
 		.state = &s->state,
 		.lr = gn_session_rate(s),
-		.stop = *stop && !leaves,
+		.stop = stops && !leaves,
 		.leaves = leaves,
 		.save = gn_session_wants_save(s),
 		.regroup = regroup_wish(s),
