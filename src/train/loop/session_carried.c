@@ -232,6 +232,9 @@ enum gn_status gn_carried_may_write(void *session, struct gn_err *err)
 	status = gn_regroup_confirm(s->options->regroup, err);
 	if (!status)
 		s->metrics.agreed_ns = now;
+	/* the others, if they are there for all that, would wait for this rank, and it for them */
+	else if (!gn_world_check(gn_comm_world(s->comm), NULL))
+		gn_world_abort(gn_comm_world(s->comm), err->text);
 	return status;
 }
 
