@@ -259,6 +259,7 @@ void gn_carried_forget(struct gn_carried *c)
 	for (int i = 0; i < GN_CARRIED_COPIES; i++)
 		gn_carried_copy_release(&c->copies[i]);
 	c->is_there = c->has_begun = c->ranks = 0;
+	c->goes_back = 1;
 }
 
 void gn_carried_release(struct gn_carried *c)
