@@ -54,7 +54,7 @@ void gn_regroup_replace(struct gn_regroup *g, int rank);
 /* Whether one that waits would do so now; cheap. */
 int gn_regroup_has_substitute(struct gn_regroup *g);
 /* After it: appends "rank 1 on n1, rank 3 on n2 are lost", of those of the last world that are not in the new one and do not answer; nothing if there
- * are none. Blocks for a second for each that is stopped. */
+ * are none. Blocks for a second for each that is stopped, and for each host that cannot be reached. */
 void gn_regroup_losses(struct gn_regroup *g, struct gn_strbuf *out);
 /* What decides between two halves (membership.h). settle: keeps `mine` unless something is kept for the present world, and returns what is
  * kept, of at most room bytes. Blocks. GN_OK must mean that no other process of the job can be told anything else. */
