@@ -807,8 +807,7 @@ static enum gn_status train_elastic(const struct gn_train_options *given, const 
 				    const volatile sig_atomic_t *stop, struct gn_log *log, int *told, struct gn_err *err)
 {
 	struct gn_train_options o = *given;
-	/* one that joins a run which has begun, and whose others are lost before it has their state, has the last checkpoint */
-	struct gn_carried carried = {.world = 1, .goes_back = !*world};
+	struct gn_carried carried = {.world = 1};
 	struct gn_regroup_options ro = {.ifnames = how->ifnames, .stop = stop, .spares = (int)o.spares, .log = log};
 	enum gn_status status = gn_elastic_parse(o.elastic, &ro.least, &ro.most, err);
 	struct gn_mesh_shape shape;
@@ -829,6 +828,8 @@ static enum gn_status train_elastic(const struct gn_train_options *given, const 
 	o.carried = &carried;
 	o.checkpoint = o.checkpoint ? o.checkpoint : o.join;
 	waits = !*world || gn_regroup_is_spare(o.regroup);
+	/* one that is taken into a run which has begun, and whose others are lost before it has their state, has the last checkpoint */
+	carried.goes_back = waits;
 	if (*world && o.spares)
 		status = gn_regroup_begin(o.regroup, how, REGROUP_MS, world, err);
 	if (!status && waits) {

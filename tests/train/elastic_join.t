@@ -67,6 +67,25 @@ check 'until they are stopped' test "$(codes leaves 2)$(field leaves resume rank
 check 'no finished step was lost' test "$(field leaves recovered steps_redone | tr '\n' ' ')" = '0 0 '
 check 'with the bits of two, three and two ranks' as_planned leaves
 
+begin both 2 5 --steps 100000 --elastic 2:4 --global-batch 64 --checkpoint "$scratch/both"
+"$gannet" train --options "$scratch/both/options" --join "$scratch/both" 2>"$scratch/join.err" &
+newcomer=$!
+"$gannet" train --options "$scratch/both/options" --join "$scratch/both" 2>"$scratch/join2.err" &
+second=$!
+four() { until field both resume ranks 2>/dev/null | grep -q 4; do ((SECONDS < $1)) || return 1; sleep 0.05; done; } # SECONDS
+check 'two processes join' four $((SECONDS + 40))
+worlds=$(grep -c '"event": "resume"' "$scratch/both.jsonl")
+send KILL both 1
+check 'of four ranks one is lost' await_line 40 $((worlds + 1)) '"event": "recovered"' "$scratch/both.jsonl"
+for signal in STOP TERM CONT; do kill -$signal $newcomer $second; done # what they see in the same step
+wait $newcomer
+check 'one is stopped' test $? = 5
+wait $second
+check 'and another one at once, without whom too few are left' test $? = 5
+wait "$launcher"
+check 'which stops the run' test "$(codes both 2)" = '5 137 '
+check 'with a checkpoint' test "$(field both checkpoint step | tail -n 1)" -eq "$(field both stop step)"
+
 begin alone 1 20 --steps 100000 --elastic 1:2 --elastic-batch scale --checkpoint "$scratch/alone"
 join alone 2>"$scratch/join.err" &
 newcomer=$!

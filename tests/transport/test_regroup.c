@@ -310,6 +310,16 @@ static int keep_slow(const struct place *p, struct gn_world *w, struct gn_regrou
 		return 1;
 	is_right = gn_world_size(w) == SIZE && gn_world_rank(w) == (p->rank == 1 ? SIZE - 1 : p->rank - (p->rank > 1)) && !gn_world_barrier(w, &err);
 	is_right &= !gn_regroup_confirm(g, &err);
+	/* as ranks that are stopped, and not for long enough to be lost: two of them do not answer when they are asked first */
+	is_right &= !gn_world_barrier(w, &err);
+	if (gn_world_rank(w)) {
+		pthread_mutex_lock(&g->lock);
+		nanosleep(&(const struct timespec){2, 500000000}, NULL);
+		pthread_mutex_unlock(&g->lock);
+	} else {
+		is_right &= !gn_regroup_confirm(g, &err);
+	}
+	is_right &= !gn_world_barrier(w, &err);
 	/* as a rank that was stopped when the others formed this world */
 	g->epoch = 1;
 	is_right &= gn_regroup_confirm(g, &err) == GN_ERR_PEER_LOST && !gn_world_barrier(w, &err);
@@ -334,7 +344,7 @@ static int count_candidates(struct gn_regroup *g)
 }
 
 /* Of two groups of two one loses rank 1: the other one goes on, and rank 0 waits until the end; it makes no group. */
-static int lose_of_group(const struct place *p, struct gn_world *w, struct gn_regroup *g)
+static int lose_of_group(const struct place *p, struct gn_world *w, struct gn_regroup *g, enum gn_status end)
 {
 	const struct gn_world_options o = how();
 	struct gn_strbuf lost;
@@ -347,7 +357,7 @@ static int lose_of_group(const struct place *p, struct gn_world *w, struct gn_re
 	await_loss(w, g, 0);
 	is_right = !gn_regroup_form(g, &o, LIMIT_MS, &w, &err) == (p->rank > 1) && gn_regroup_is_surplus(g) == !p->rank;
 	if (!p->rank || !is_right)
-		return is_right && !gn_regroup_await(g, &o, &stop, LIMIT_MS, &w, &err) && !w ? 0 : 1;
+		return is_right && gn_regroup_await(g, &o, &stop, LIMIT_MS, &w, &err) == end && !w && !gn_regroup_is_surplus(g) ? 0 : 1;
 	while (!count_candidates(g))
 		gn_regroup_pause();
 	gn_strbuf_init(&lost);
@@ -355,15 +365,26 @@ static int lose_of_group(const struct place *p, struct gn_world *w, struct gn_re
 	is_right = gn_world_size(w) == 2 && gn_world_rank(w) == p->rank - 2 && !strncmp(gn_strbuf_text(&lost), "rank 1 on ", 10) &&
 		   strstr(gn_strbuf_text(&lost), " is lost") && !gn_regroup_candidates(g) && !gn_world_barrier(w, &err);
 	gn_strbuf_release(&lost);
-	gn_regroup_end(g, GN_OK);
+	gn_regroup_end(g, end);
 	gn_world_destroy(w);
 	return is_right ? 0 : 1;
+}
+
+static int lose_and_finish(const struct place *p, struct gn_world *w, struct gn_regroup *g)
+{
+	return lose_of_group(p, w, g, GN_OK);
+}
+
+static int lose_and_stop(const struct place *p, struct gn_world *w, struct gn_regroup *g)
+{
+	return lose_of_group(p, w, g, GN_ERR_STOPPED);
 }
 
 static void test_groups(void **state)
 {
 	(void)state;
-	run_groups(lose_of_group, 2, (const int[SIZE]){0, 3, 0, 0});
+	run_groups(lose_and_finish, 2, (const int[SIZE]){0, 3, 0, 0});
+	run_groups(lose_and_stop, 2, (const int[SIZE]){0, 3, 0, 0});
 }
 
 int main(void)

@@ -54,7 +54,7 @@ void gn_regroup_replace(struct gn_regroup *g, int rank);
 /* Whether one that waits would do so now; cheap. */
 int gn_regroup_has_substitute(struct gn_regroup *g);
 /* After it: appends "rank 1 on n1, rank 3 on n2 are lost", of those of the last world that are not in the new one and do not answer; nothing if there
- * are none. Blocks for a second for each that is stopped. */
+ * are none. Blocks for a second for each that is stopped, and for each host that cannot be reached. */
 void gn_regroup_losses(struct gn_regroup *g, struct gn_strbuf *out);
 /* What decides between two halves (membership.h). settle: keeps `mine` unless something is kept for the present world, and returns what is
  * kept, of at most room bytes. Blocks. GN_OK must mean that no other process of the job can be told anything else. */
@@ -66,7 +66,7 @@ struct gn_regroup_witness {
 /* For the next gn_regroup_form; NULL: none, and half of the ranks are too few. */
 void gn_regroup_set_witness(struct gn_regroup *g, const struct gn_regroup_witness *witness);
 /* Asks the other members of the present world whether they are in it still. GN_ERR_PEER_LOST: they have gone on without this rank, or so few answer
- * that they may have. Blocks, about a millisecond for each member that answers. */
+ * for as long as the limit of silence that they may have. Blocks, about a millisecond for each member that answers. */
 enum gn_status gn_regroup_confirm(struct gn_regroup *g, struct gn_err *err);
 /* Rank 0 of a new world, before it ends what the witness keeps for the last one: halves of the present one, which ask that until they hear of
  * what comes after it, cannot be told any more to go on. Blocks. GN_ERR_PEER_LOST: some have been told so before. */

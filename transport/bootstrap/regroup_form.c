@@ -100,19 +100,36 @@ static enum gn_status agree(struct gn_regroup *g, const struct gn_world *w, uint
 	return status;
 }
 
-enum gn_status gn_regroup_confirm(struct gn_regroup *g, struct gn_err *err)
+/* One round of questions: how many members answer, and whether one of them is in a later world. */
+static uint32_t ask_all(struct gn_regroup *g, const struct gn_regroup_request *q, struct gn_regroup_answer *a, int *is_out)
 {
-	struct gn_regroup_request *q = calloc(1, sizeof *q);
-	struct gn_regroup_answer *a = calloc(1, sizeof *a);
-	uint32_t answered = 0, is_out = 0;
+	uint32_t answered = 0;
 
-	if (q && a)
-		*q = (struct gn_regroup_request){.what = GN_REGROUP_WHERE, .epoch = g->epoch};
-	for (uint32_t m = 0; m < g->world.count && q && a && !is_out; m++) {
+	for (uint32_t m = 0; m < g->world.count && !*is_out; m++) {
 		enum gn_regroup_reply reply = gn_regroup_ask(g, g->world.ids[m], q, a);
 
-		is_out = reply == GN_REGROUP_ANSWERED && a->result == GN_MEMBERSHIP_NEWER;
+		*is_out = reply == GN_REGROUP_ANSWERED && a->result == GN_MEMBERSHIP_NEWER;
 		answered += reply == GN_REGROUP_ANSWERED;
+	}
+	return answered;
+}
+
+enum gn_status gn_regroup_confirm(struct gn_regroup *g, struct gn_err *err)
+{
+	const uint64_t until = gn_clock_ns() + (uint64_t)g->silent_ms * 1000000;
+	struct gn_regroup_request *q = calloc(1, sizeof *q);
+	struct gn_regroup_answer *a = calloc(1, sizeof *a);
+	uint32_t answered = 0;
+	int is_out = 0, is_known = !q || !a;
+
+	if (!is_known)
+		*q = (struct gn_regroup_request){.what = GN_REGROUP_WHERE, .epoch = g->epoch};
+	/* those that are slow to answer may be there for all that */
+	while (!is_known) {
+		answered = ask_all(g, q, a, &is_out);
+		is_known = is_out || gn_membership_is_majority(&g->world, answered) || gn_clock_ns() >= until;
+		if (!is_known)
+			gn_regroup_pause();
 	}
 	free(q);
 	free(a);

@@ -45,15 +45,22 @@ void gn_regroup_losses(struct gn_regroup *g, struct gn_strbuf *out)
 	struct gn_regroup_request *q = calloc(1, sizeof *q);
 	struct gn_regroup_answer *a = malloc(sizeof *a);
 	const struct gn_regroup_contact *c;
+	enum gn_regroup_reply reply = GN_REGROUP_DEAD;
+	uint64_t last = 0; /* that was asked */
 	int count = 0;
 
 	for (uint32_t m = 0; m < g->before.count && q && a; m++) {
 		uint64_t id = g->before.ids[m];
 
+		if (gn_roster_rank(&g->world, id) >= 0)
+			continue;
 		q->what = GN_REGROUP_WHERE;
 		q->epoch = g->epoch;
+		/* the ranks of a host that cannot be reached are not asked one by one: the others wait */
+		if (reply != GN_REGROUP_UNREACHABLE || !gn_regroup_is_same_host(g, id, last))
+			reply = gn_regroup_ask(g, last = id, q, a);
 		/* one that answers has left the others, or waits */
-		if (gn_roster_rank(&g->world, id) >= 0 || gn_regroup_ask(g, id, q, a) == GN_REGROUP_ANSWERED)
+		if (reply == GN_REGROUP_ANSWERED)
 			continue;
 		pthread_mutex_lock(&g->lock);
 		c = gn_regroup_find(g, id);

@@ -256,8 +256,10 @@ enum gn_status gn_regroup_await(struct gn_regroup *g, const struct gn_world_opti
 				struct gn_world **world, struct gn_err *err)
 {
 	int taken = 0, ended;
-	enum gn_status status = wait_to_be_taken(g, stop, &taken, err);
+	enum gn_status status;
 
+	g->is_surplus = 0;
+	status = wait_to_be_taken(g, stop, &taken, err);
 	*world = NULL;
 	if (status)
 		return status;

@@ -48,10 +48,10 @@ static enum verdict judge(const struct gn_owner_identity *who, const struct gn_o
 	return age_s > GN_OWNER_DEAD_S ? DEAD : UNSURE;
 }
 
-/* How much later the world of another owner of this run is; 0 of other runs. */
-static int64_t worlds_after(const struct gn_owner *o, const struct gn_owner_identity *who)
+/* Whether the world of another owner of this run is a later one, 1, or an earlier one, -1; 0 of other runs. */
+static int worlds_after(const struct gn_owner *o, const struct gn_owner_identity *who)
 {
-	return o->self.run[0] && !strcmp(who->run, o->self.run) ? who->world - o->self.world : 0;
+	return o->self.run[0] && !strcmp(who->run, o->self.run) ? (who->world > o->self.world) - (who->world < o->self.world) : 0;
 }
 
 static enum gn_status is_out(const struct gn_owner *o, const struct gn_owner_identity *who, struct gn_err *err)

@@ -56,7 +56,7 @@ enum gn_status gn_carried_may_write(void *session, struct gn_err *err);
 /* No rank goes on after a loss, which this process says in the log for all, unless that has an end already; and the checkpoint folder is
  * free. */
 void gn_carried_log_failure(const struct gn_carried *c, const struct gn_train_options *o, struct gn_log *log, const struct gn_err *err);
-/* Local. The states, of a process that waits now. */
+/* Local. The states, of a process that waits now: if nobody has them when it is taken in, it goes back to the last checkpoint. */
 void gn_carried_forget(struct gn_carried *c);
 void gn_carried_release(struct gn_carried *c);
 

@@ -232,6 +232,9 @@ enum gn_status gn_carried_may_write(void *session, struct gn_err *err)
 	status = gn_regroup_confirm(s->options->regroup, err);
 	if (!status)
 		s->metrics.agreed_ns = now;
+	/* the others, if they are there for all that, would wait for this rank, and it for them */
+	else if (!gn_world_check(gn_comm_world(s->comm), NULL))
+		gn_world_abort(gn_comm_world(s->comm), err->text);
 	return status;
 }
 
@@ -256,6 +259,7 @@ void gn_carried_forget(struct gn_carried *c)
 	for (int i = 0; i < GN_CARRIED_COPIES; i++)
 		gn_carried_copy_release(&c->copies[i]);
 	c->is_there = c->has_begun = c->ranks = 0;
+	c->goes_back = 1;
 }
 
 void gn_carried_release(struct gn_carried *c)

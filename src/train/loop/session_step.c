@@ -142,13 +142,13 @@ enum gn_status gn_session_step(struct gn_session *s, const volatile sig_atomic_t
 	const uint64_t sent = sent_bytes(s);
 	const double waited = sums->data, exposed = sums->exposed, copies = sums->copies;
 	/* a process that has joined leaves the others, while they are enough without it */
-	const int leaves = *stop && s->options->join && gn_comm_size(s->comm) > gn_elastic_least(s->options);
+	const int stops = *stop, leaves = stops && s->options->join && gn_comm_size(s->comm) > gn_elastic_least(s->options);
 	const struct gn_train_step step = {
 		.number = s->state.step,
 		.updates = s->state.step + 1 - s->state.skipped,
 		.state = &s->state,
 		.lr = gn_session_rate(s),
-		.stop = *stop && !leaves,
+		.stop = stops && !leaves,
 		.leaves = leaves,
 		.save = gn_session_wants_save(s),
 		.regroup = regroup_wish(s),
@@ -182,8 +182,9 @@ enum gn_status gn_session_step(struct gn_session *s, const volatile sig_atomic_t
 	sums->predicted += predicted;
 	sums->predicted_compute += predicted > 0 ? s->last.computed_s + s->last.update_s : 0;
 	s->metrics.agreed_ns = began;
-	*stopping = s->last.stop;
-	s->grows = s->last.regroup ? s->last.regroup : s->last.leaves;
+	/* several that leave at once and are too many: as if the last of them had asked when it could not leave any more */
+	*stopping = s->last.stop || (s->last.leaves && gn_comm_size(s->comm) - s->last.leaves < gn_elastic_least(s->options));
+	s->grows = s->last.regroup ? s->last.regroup : s->last.leaves > 0;
 	if (s->options->carried)
 		s->options->carried->leaves = leaves;
 	sums->lr = step.lr;

@@ -313,7 +313,7 @@ static enum gn_status finish(const struct gn_running_step *run, struct gn_step_r
 	out->stop = r->results[GN_PIGGYBACK_STOP] > 0;
 	out->save = r->results[GN_PIGGYBACK_SAVE] > 0;
 	out->regroup = (int)r->results[GN_PIGGYBACK_REGROUP];
-	out->leaves = r->results[GN_PIGGYBACK_LEAVE] > 0;
+	out->leaves = (int)r->results[GN_PIGGYBACK_LEAVE];
 	out->writing = r->results[GN_PIGGYBACK_WRITING] > 0;
 	return status;
 }

@@ -31,7 +31,8 @@ struct gn_step_result {
 	double missed, wanted; /* of predicted gradients that were compared: sums of gn_pipe_predictor_learn */
 	int skipped;	     /* nothing was updated */
 	int stop, save;	     /* some rank asked for it */
-	int regroup, leaves; /* the same */
+	int regroup;	     /* the same */
+	int leaves;	     /* so many ranks asked for that */
 	int writing;	     /* on some rank, when the step began */
 	double computed_s, update_s; /* until all gradients were complete, without communication; the update */
 	double took_s;		     /* of the whole step: the sum of what is added to the interval's parts */
