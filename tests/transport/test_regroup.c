@@ -309,7 +309,7 @@ static int keep_slow(const struct place *p, struct gn_world *w, struct gn_regrou
 	if (gn_regroup_has_substitute(g) || gn_regroup_form(g, &o, LIMIT_MS, &w, &err))
 		return 1;
 	is_right = gn_world_size(w) == SIZE && gn_world_rank(w) == (p->rank == 1 ? SIZE - 1 : p->rank - (p->rank > 1)) && !gn_world_barrier(w, &err);
-	is_right &= !gn_regroup_confirm(g, &err);
+	is_right &= !gn_regroup_confirm(g, w, &err);
 	/* as ranks that are stopped, and not for long enough to be lost: two of them do not answer when they are asked first */
 	is_right &= !gn_world_barrier(w, &err);
 	if (gn_world_rank(w)) {
@@ -317,12 +317,12 @@ static int keep_slow(const struct place *p, struct gn_world *w, struct gn_regrou
 		nanosleep(&(const struct timespec){2, 500000000}, NULL);
 		pthread_mutex_unlock(&g->lock);
 	} else {
-		is_right &= !gn_regroup_confirm(g, &err);
+		is_right &= !gn_regroup_confirm(g, w, &err);
 	}
 	is_right &= !gn_world_barrier(w, &err);
 	/* as a rank that was stopped when the others formed this world */
 	g->epoch = 1;
-	is_right &= gn_regroup_confirm(g, &err) == GN_ERR_PEER_LOST && !gn_world_barrier(w, &err);
+	is_right &= gn_regroup_confirm(g, w, &err) == GN_ERR_PEER_LOST && !gn_world_barrier(w, &err);
 	gn_world_destroy(w);
 	return is_right ? 0 : 4;
 }

@@ -65,9 +65,10 @@ struct gn_regroup_witness {
 
 /* For the next gn_regroup_form; NULL: none, and half of the ranks are too few. */
 void gn_regroup_set_witness(struct gn_regroup *g, const struct gn_regroup_witness *witness);
-/* Asks the other members of the present world whether they are in it still. GN_ERR_PEER_LOST: they have gone on without this rank, or so few answer
- * for as long as the limit of silence that they may have. Blocks, about a millisecond for each member that answers. */
-enum gn_status gn_regroup_confirm(struct gn_regroup *g, struct gn_err *err);
+/* Asks the other members of the present world w whether they are in it still. GN_ERR_PEER_LOST: they have gone on without this rank, or so few
+ * answer, until w has found a loss or for as long as the limit of silence, that they may have. Blocks, about a millisecond for each member that
+ * answers. */
+enum gn_status gn_regroup_confirm(struct gn_regroup *g, const struct gn_world *w, struct gn_err *err);
 /* Rank 0 of a new world, before it ends what the witness keeps for the last one: halves of the present one, which ask that until they hear of
  * what comes after it, cannot be told any more to go on. Blocks. GN_ERR_PEER_LOST: some have been told so before. */
 enum gn_status gn_regroup_fence(struct gn_regroup *g, struct gn_err *err);

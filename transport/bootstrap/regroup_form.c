@@ -100,34 +100,37 @@ static enum gn_status agree(struct gn_regroup *g, const struct gn_world *w, uint
 	return status;
 }
 
-/* One round of questions: how many members answer, and whether one of them is in a later world. */
-static uint32_t ask_all(struct gn_regroup *g, const struct gn_regroup_request *q, struct gn_regroup_answer *a, int *is_out)
+/* One round of questions: how many members answer, how many have ended, and whether one of them is in a later world. */
+static uint32_t ask_all(struct gn_regroup *g, const struct gn_regroup_request *q, struct gn_regroup_answer *a, uint32_t *dead, int *is_out)
 {
 	uint32_t answered = 0;
 
+	*dead = 0;
 	for (uint32_t m = 0; m < g->world.count && !*is_out; m++) {
 		enum gn_regroup_reply reply = gn_regroup_ask(g, g->world.ids[m], q, a);
 
 		*is_out = reply == GN_REGROUP_ANSWERED && a->result == GN_MEMBERSHIP_NEWER;
 		answered += reply == GN_REGROUP_ANSWERED;
+		*dead += reply == GN_REGROUP_DEAD;
 	}
 	return answered;
 }
 
-enum gn_status gn_regroup_confirm(struct gn_regroup *g, struct gn_err *err)
+enum gn_status gn_regroup_confirm(struct gn_regroup *g, const struct gn_world *w, struct gn_err *err)
 {
 	const uint64_t until = gn_clock_ns() + (uint64_t)g->silent_ms * 1000000;
 	struct gn_regroup_request *q = calloc(1, sizeof *q);
 	struct gn_regroup_answer *a = calloc(1, sizeof *a);
-	uint32_t answered = 0;
+	uint32_t answered = 0, dead;
 	int is_out = 0, is_known = !q || !a;
 
 	if (!is_known)
 		*q = (struct gn_regroup_request){.what = GN_REGROUP_WHERE, .epoch = g->epoch};
-	/* those that are slow to answer may be there for all that */
 	while (!is_known) {
-		answered = ask_all(g, q, a, &is_out);
-		is_known = is_out || gn_membership_is_majority(&g->world, answered) || gn_clock_ns() >= until;
+		answered = ask_all(g, q, a, &dead, &is_out);
+		is_known = is_out || gn_membership_is_majority(&g->world, answered);
+		/* those that are slow to answer may be there for all that */
+		is_known |= !gn_membership_is_majority(&g->world, g->world.count - dead) || gn_world_check(w, NULL) || gn_clock_ns() >= until;
 		if (!is_known)
 			gn_regroup_pause();
 	}

@@ -229,7 +229,7 @@ enum gn_status gn_carried_may_write(void *session, struct gn_err *err)
 	/* all were there after agreed_ns, and the last heartbeat before that was hardly older: nobody can have been taken for lost */
 	if (now < s->metrics.agreed_ns + silent_ns / 4 * 3)
 		return GN_OK;
-	status = gn_regroup_confirm(s->options->regroup, err);
+	status = gn_regroup_confirm(s->options->regroup, gn_comm_world(s->comm), err);
 	if (!status)
 		s->metrics.agreed_ns = now;
 	/* the others, if they are there for all that, would wait for this rank, and it for them */
