@@ -95,7 +95,7 @@ static uint64_t exchange_mark(const struct gn_plan *plan)
 
 enum gn_status gn_session_check_exchanges(struct gn_session *s, const struct gn_plan *plan, struct gn_err *err)
 {
-	struct gn_comm *group = s->pipeline && s->pipeline->tensor && plan ? s->pipeline->pipe : NULL;
+	struct gn_comm *group = s->pipeline && plan ? s->pipeline->group : NULL;
 	const struct gn_world *world = gn_comm_world(s->comm);
 	uint64_t mine, *all;
 	enum gn_status status;
