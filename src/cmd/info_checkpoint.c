@@ -70,7 +70,7 @@ static void print_text(const char *folder, const struct gn_checkpoint_info *info
 	       info->state.step, info->state.epoch, info->state.sample, info->state.seed);
 	printf("written by %" PRId64 " rank%s", info->ranks, gn_text_plural((uint64_t)info->ranks));
 	if (info->ranks > info->world_size)
-		printf(" in %" PRId64 " pipeline%s", info->world_size, gn_text_plural((uint64_t)info->world_size));
+		printf(" in %" PRId64 " group%s, each with a whole network", info->world_size, gn_text_plural((uint64_t)info->world_size));
 	printf(", global batch %" PRId64 ", optimizer %s\n", info->global_batch, gn_optim_name(info->optimizer));
 	printf("dataset    %s\n", info->dataset_digest);
 	if (info->is_encrypted)

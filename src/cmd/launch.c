@@ -157,6 +157,8 @@ static int run(const void *options, const struct gn_text_list *positional)
 
 	if (!status)
 		status = make_folder(&folder, &err);
+	if (!status && setenv(GN_BOOTSTRAP_ENDS_ALL, o->keep_going ? "0" : "1", 1))
+		status = gn_err_errno(&err, errno, "cannot set " GN_BOOTSTRAP_ENDS_ALL);
 	if (!status)
 		status = make_secret(folder.path, &err);
 	if (!status)

@@ -28,7 +28,7 @@ gannet_SOURCES = \
 	src/cmd/summary.c \
 	src/cmd/sweep.c \
 	src/cmd/top.c \
-	src/cmd/train.c \
+	src/cmd/train.c src/cmd/train_internal.h src/cmd/train_options.c src/cmd/train_check.c src/cmd/train_elastic.c \
 	src/cmd/tune.c \
 	src/cmd/verify.c \
 	src/cmd/key_option.h src/cmd/network_options.h src/cmd/world_options.h

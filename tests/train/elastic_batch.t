@@ -164,6 +164,8 @@ check 'a slow rank' timeout 60 "$gannet" launch -n 2 -- "$gannet" "${train[@]}" 
 check 'is named' grep -qE '"event": "slow".*"step": 10, "rank": [01], "host": "[^"]+", "factor": [0-9.]+, "steps": 10' "$scratch/slow.jsonl"
 expect 0 'no process waits that could take the place of rank [01]' 'and stays where none waits' timeout 60 "$gannet" launch -n 2 -- "$gannet" "${train[@]}" \
 	--steps 20 --slow-factor 1 --slow-steps 10 --elastic 1 --slow-replace
+expect 0 'gannet launch ends all ranks when one is lost; start it with --keep-going' 'a launcher that ends all is warned of' timeout 60 "$gannet" launch -n 2 -- \
+	"$gannet" "${train[@]}" --steps 2 --elastic 1
 check 'no rank is' timeout 60 "$gannet" launch -n 2 -- "$gannet" "${train[@]}" --steps 20 --slow-factor 1e6 --slow-steps 10 --log "$scratch/fast.jsonl"
 check 'where none is slow' test "$(grep -c '"event": "slow"' "$scratch/fast.jsonl")" = 0
 expect 2 'no multiple of --batch 16' 'a global batch of no whole batches is refused' "$gannet" "${train[@]}" --global-batch 40

@@ -106,7 +106,7 @@ longer() { awk -v a="$(predicted turn)" -v b="$(predicted large)" 'BEGIN { exit 
 	check 'on one rank' go_on there2 1 6 --batch 4 --accumulate 4 $mix
 	check 'the same bits' same there2 turn
 }
-expect 0 'written by 4 ranks in 2 pipelines, global batch' 'info counts its ranks' "$gannet" info "$scratch/mesh"
+expect 0 'written by 4 ranks in 2 groups, each with a whole network, global batch' 'info counts its ranks' "$gannet" info "$scratch/mesh"
 check 'eval reads it' "$gannet" eval --data "$scratch/val" --checkpoint "$scratch/three" --threads 1
 check 'export, too' "$gannet" export --checkpoint "$scratch/mesh" --out "$scratch/out.safetensors"
 log=$scratch/mesh.jsonl

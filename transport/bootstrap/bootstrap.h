@@ -24,6 +24,8 @@ struct gn_heartbeat;
 #define GN_BOOTSTRAP_SECRET "GANNET_SECRET_FILE"
 /* How many gannet exec are around this process: they and it are the same ranks to PMIx. */
 #define GN_BOOTSTRAP_DEPTH "GANNET_EXEC_DEPTH"
+/* "1" when gannet launch ends all ranks as soon as one is lost. */
+#define GN_BOOTSTRAP_ENDS_ALL "GANNET_LAUNCH_ENDS_ALL"
 
 struct gn_bootstrap_ops {
 	const char *name;

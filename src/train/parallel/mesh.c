@@ -28,7 +28,7 @@ static enum gn_status parse_axis(const char *word, size_t len, int *sizes, struc
 		sizes[i] = (int)n;
 		return GN_OK;
 	}
-	return gn_err_set(err, GN_ERR_USAGE, "--parallel: %.*s is none of data=N, pipeline=N and tensor=N, with commas between them, and not auto", (int)len,
+	return gn_err_set(err, GN_ERR_USAGE, "--parallel: %.*s is none of data=N, pipeline=N and tensor=N, with commas between them; auto stands alone", (int)len,
 			  word);
 }
 
