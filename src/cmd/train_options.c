@@ -247,7 +247,7 @@ static const struct gn_option options[] = {
 		 "rank holds a part beside its training"},
 	{.name = "parallel", .kind = GN_OPTION_TEXT, .offset = FIELD(parallel), .value_name = "MESH",
 	 .help = "data=D,pipeline=P: divide the network into P stages on as many ranks, a pipeline, and train D pipelines on data of their own. "
-		 "data=D,tensor=T: divide each layer among T ranks instead. data=D,pipeline=P,tensor=T: each layer of a stage. One of the numbers may be "
+		 "data=D,tensor=T: divide each layer among T ranks instead. All three: each layer of a stage. One of the numbers may be "
 		 "left out. auto: the data ranks or pipelines in "
 		 "which a step is predicted to be fastest, each pipeline with --batch and --micro-batches for each of its ranks, so that the samples of a "
 		 "step are the same (default: all ranks train the whole network)"},
