@@ -25,7 +25,7 @@ apart() { "$GN_SOURCE/tests/train/apart" "$(weights "$1" "${4:-model}")" "$(weig
 	check 'lenet on two ranks of data' net data 2 lenet --batch 8 --steps 6 $mix --clip 0.5 --optimizer lars --lr 2
 	check 'and two tensor groups' net mesh 4 lenet --batch 8 --steps 6 $mix --clip 0.5 --optimizer lars --lr 2 --parallel data=2,tensor=2
 	check 'the same up to rounding: norms are of all slices' apart data mesh 1e-4
-	check 'and two pipelines of them' net eight 8 lenet --batch 8 --steps 6 $mix --clip 0.5 --optimizer lars --lr 2 \
+	check 'and two pipelines of them, that recompute activations' net eight 8 lenet --recompute --batch 8 --steps 6 $mix --clip 0.5 --optimizer lars --lr 2 \
 		--parallel data=2,pipeline=2,tensor=2 --cut conv2
 	check 'the same up to rounding: norms are of all slices of all stages' apart data eight 1e-4
 	small='--side 16 --channels 1 --ema 0.9'
