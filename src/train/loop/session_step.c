@@ -135,15 +135,10 @@ static int regroup_wish(const struct gn_session *s)
 	return gn_regroup_candidates(s->options->regroup) > 0;
 }
 
-enum gn_status gn_session_step(struct gn_session *s, const volatile sig_atomic_t *stop, struct gn_interval *sums, int *stopping,
-			       struct gn_err *err)
+/* What this rank asks of the step after the state. stops, leaves: of this process alone. */
+static struct gn_train_step next_step(const struct gn_session *s, int stops, int leaves)
 {
-	const uint64_t began = gn_clock_ns();
-	const uint64_t sent = sent_bytes(s);
-	const double waited = sums->data, exposed = sums->exposed, copies = sums->copies;
-	/* a process that has joined leaves the others, while they are enough without it */
-	const int stops = *stop, leaves = stops && s->options->join && gn_comm_size(s->comm) > gn_elastic_least(s->options);
-	const struct gn_train_step step = {
+	return (struct gn_train_step){
 		.number = s->state.step,
 		.updates = s->state.step + 1 - s->state.skipped,
 		.state = &s->state,
@@ -156,23 +151,67 @@ enum gn_status gn_session_step(struct gn_session *s, const volatile sig_atomic_t
 		.pause = s->replica.options.async_batches && !s->replica.async.is_open ? gn_session_next_pause(s) : 0,
 		.has_next = gn_session_has_batch(s, s->state.sample + s->schedule.global_batch),
 	};
-	double predicted, took;
+}
+
+/* *took: with what follows a local step. */
+static enum gn_status run_step(struct gn_session *s, const struct gn_train_step *step, struct gn_interval *sums, double *took, struct gn_err *err)
+{
 	enum gn_status status;
 
-	gn_trace_set_step(s->metrics.trace, s->state.step + 1);
 	if (s->replica.compressor)
 		gn_compressor_begin(s->replica.compressor, s->state.step, s->state.epoch);
 	s->replica.local.is_active = s->replica.local.every > 1 && s->state.epoch >= s->replica.local.from_epoch;
 	s->is_within_step = 1;
-	status = gn_session_alone(s, gn_step_run(&s->replica, &step, sums, &s->last, err));
+	status = gn_session_alone(s, gn_step_run(&s->replica, step, sums, &s->last, err));
 	s->is_within_step = status != GN_OK;
 	if (!status)
 		status = gn_session_note_losses(s, err);
 	if (!status)
-		status = note_result(s, step.lr, sums, err);
-	took = s->last.took_s;
-	if (!status && s->replica.local.is_active)
-		status = after_local_step(s, sums, &took, err);
+		status = note_result(s, step->lr, sums, err);
+	*took = s->last.took_s;
+	return !status && s->replica.local.is_active ? after_local_step(s, sums, took, err) : status;
+}
+
+/* Whether the run stops, or goes on in a new world. leaves: as in next_step(). */
+static void note_wishes(struct gn_session *s, int leaves, int *stopping)
+{
+	/* several that leave at once and are too many: as if the last of them had asked when it could not leave any more */
+	*stopping = s->last.stop || (s->last.leaves && gn_comm_size(s->comm) - s->last.leaves < gn_elastic_least(s->options));
+	s->grows = s->last.regroup ? s->last.regroup : s->last.leaves > 0;
+	if (s->options->carried)
+		s->options->carried->leaves = leaves;
+}
+
+/* A step that took so long, of which it waited for data. */
+static void note_times(struct gn_session *s, double took, double waited, struct gn_interval *sums)
+{
+	sums->steps++;
+	sums->images += gn_session_step_images(s);
+	sums->step += took;
+	s->step_s = took - waited;
+	s->metrics.images += gn_session_step_images(s);
+	s->metrics.steps_s += took;
+	s->metrics.unlogged_s += took;
+	s->metrics.unlogged_steps++;
+	s->metrics.last_ns = gn_clock_ns();
+	s->metrics.waited_s += waited;
+	if (gn_session_reads_images(s))
+		gn_loader_threads_note(s, took, waited);
+}
+
+enum gn_status gn_session_step(struct gn_session *s, const volatile sig_atomic_t *stop, struct gn_interval *sums, int *stopping,
+			       struct gn_err *err)
+{
+	const uint64_t began = gn_clock_ns(), sent = sent_bytes(s);
+	const double waited = sums->data, exposed = sums->exposed, copies = sums->copies;
+	/* a process that has joined leaves the others, while they are enough without it */
+	const int stops = *stop, leaves = stops && s->options->join && gn_comm_size(s->comm) > gn_elastic_least(s->options);
+	const struct gn_train_step step = next_step(s, stops, leaves);
+	double predicted, took;
+	enum gn_status status;
+
+	gn_trace_set_step(s->metrics.trace, s->state.step + 1);
+	status = run_step(s, &step, sums, &took, err);
 	sums->sent_bytes += sent_bytes(s) - sent;
 	trace_buckets(s, began);
 	gn_trace_add(s->metrics.trace, GN_SPAN_STEP, GN_TRACE_MAIN, 0, began, gn_clock_ns());
@@ -181,26 +220,11 @@ enum gn_status gn_session_step(struct gn_session *s, const volatile sig_atomic_t
 	predicted = gn_step_forecast_step(&s->forecast, s->replica.reducer, began, s->last.computed_s, s->last.update_s);
 	sums->predicted += predicted;
 	sums->predicted_compute += predicted > 0 ? s->last.computed_s + s->last.update_s : 0;
-	s->metrics.agreed_ns = began;
-	/* several that leave at once and are too many: as if the last of them had asked when it could not leave any more */
-	*stopping = s->last.stop || (s->last.leaves && gn_comm_size(s->comm) - s->last.leaves < gn_elastic_least(s->options));
-	s->grows = s->last.regroup ? s->last.regroup : s->last.leaves > 0;
-	if (s->options->carried)
-		s->options->carried->leaves = leaves;
 	sums->lr = step.lr;
-	sums->steps++;
-	sums->images += gn_session_step_images(s);
-	s->metrics.images += gn_session_step_images(s);
-	s->step_s = took - (sums->data - waited);
-	s->metrics.steps_s += took;
+	s->metrics.agreed_ns = began;
 	s->metrics.copies_s += sums->copies - copies;
-	s->metrics.unlogged_s += took;
-	s->metrics.unlogged_steps++;
-	s->metrics.last_ns = gn_clock_ns();
-	s->metrics.waited_s += sums->data - waited;
-	if (gn_session_reads_images(s))
-		gn_loader_threads_note(s, took, sums->data - waited);
-	sums->step += took;
+	note_wishes(s, leaves, stopping);
+	note_times(s, took, sums->data - waited, sums);
 	s->state.step++;
 	s->state.sample += s->schedule.global_batch;
 	status = gn_session_note_compression(s, sums->exposed - exposed, err);
