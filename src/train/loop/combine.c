@@ -306,6 +306,7 @@ const struct gn_train_conflict *gn_train_conflicts(size_t *count)
 static enum gn_status check_parallel(const struct gn_train_options *o, struct gn_err *err)
 {
 	struct gn_mesh_shape shape;
+	const int is_auto = o->parallel && gn_mesh_is_auto(o->parallel);
 	enum gn_status status = o->parallel ? gn_mesh_parse(o->parallel, 0, &shape, err) : GN_OK;
 
 	if (status)
@@ -319,15 +320,15 @@ static enum gn_status check_parallel(const struct gn_train_options *o, struct gn
 	if (o->parallel && shape.data && shape.pipeline == 1 && shape.tensor == 1 && asks_elastic(o))
 		return gn_err_set(err, GN_ERR_USAGE, "--parallel %s and --elastic cannot be combined: the number of ranks changes; leave --parallel out",
 				  o->parallel);
-	if (o->parallel && gn_mesh_is_auto(o->parallel) && asks_elastic(o))
+	if (is_auto && asks_elastic(o))
 		return gn_err_set(err, GN_ERR_USAGE, "--parallel auto and --elastic cannot be combined: the ranks that are left form pipelines of as many stages "
 				  "as before; give --parallel pipeline=P, or leave it out");
-	if (o->parallel && gn_mesh_is_auto(o->parallel) && gn_pipe_kind_is_async(gn_pipe_kind_of(o->pipe_schedule)))
+	if (is_auto && asks_async_pipeline(o))
 		return gn_err_set(err, GN_ERR_USAGE, "--parallel auto and --pipe-schedule %s cannot be combined: each micro-batch is an update, so that what is "
 				  "trained depends on the mesh; give the mesh", o->pipe_schedule);
-	if (o->cut && o->parallel && gn_mesh_is_auto(o->parallel))
+	if (is_auto && o->cut)
 		return gn_err_set(err, GN_ERR_USAGE, "--cut and --parallel auto: each mesh has cuts of its own; give the mesh, or leave --cut out");
-	if (o->recompute && o->parallel && gn_mesh_is_auto(o->parallel))
+	if (is_auto && o->recompute)
 		return gn_err_set(err, GN_ERR_USAGE, "--recompute and --parallel auto cannot be combined: time and memory of meshes are predicted without it; "
 				  "give the mesh");
 	if (o->recompute && !asks_pipeline(o))

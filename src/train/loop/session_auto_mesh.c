@@ -39,7 +39,7 @@ static int batches_of(const struct gn_session *s)
 	return each > most && most > 0 ? (int)most : each > 0 ? (int)each : 1;
 }
 
-/* Releases of *out are costs alone. */
+/* out->costs: to be released. */
 static enum gn_status ask(const struct gn_session *s, struct gn_pipe_question *out, struct gn_err *err)
 {
 	const struct gn_train_options *o = s->options;

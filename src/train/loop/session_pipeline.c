@@ -1,6 +1,7 @@
 #include "src/train/loop/session.h"
 
 #include "src/base/alloc.h"
+#include "src/base/text.h"
 #include "src/train/parallel/cuts.h"
 #include "src/train/parallel/pipe_link.h"
 #include "transport/bootstrap/regroup.h"
@@ -33,10 +34,10 @@ enum gn_status gn_session_open_mesh(struct gn_session *s, struct gn_err *err)
 	if (!status && asked && shape.pipeline == 1 && gn_pipe_kind_is_async(gn_pipe_kind_of(s->options->pipe_schedule)))
 		status = gn_err_set(err, GN_ERR_USAGE, "--pipe-schedule %s is of pipelines, and --parallel %s has none on %d rank%s: give pipeline=P, or leave "
 				    "the schedule out", s->options->pipe_schedule, asked, gn_comm_size(s->comm),
-				    gn_comm_size(s->comm) == 1 ? "" : "s");
+				    gn_text_plural((uint64_t)gn_comm_size(s->comm)));
 	if (!status && asked && shape.pipeline == 1 && s->options->recompute && !s->options->carried)
 		status = gn_err_set(err, GN_ERR_USAGE, "--recompute is of pipelines, and --parallel %s has none on %d rank%s: give pipeline=P, or leave "
-				    "it out", asked, gn_comm_size(s->comm), gn_comm_size(s->comm) == 1 ? "" : "s");
+				    "it out", asked, gn_comm_size(s->comm), gn_text_plural((uint64_t)gn_comm_size(s->comm)));
 	if (status || !asked || (shape.pipeline == 1 && shape.tensor == 1))
 		return status; /* alike on all ranks */
 	s->pipeline = p = calloc(1, sizeof *p);

@@ -185,7 +185,6 @@ static void log_shard(const struct gn_session *s)
 	if (s->replica.shard)
 		gn_log_info(s->log, "--shard %s: rank 0 holds %.4g MB of optimizer state and averages, without sharding %.4g MB", s->options->shard,
 			    (double)held * 1e-6, (double)whole * 1e-6);
-	log_copies(s);
 }
 
 static void log_served(const struct gn_session *s)
@@ -244,6 +243,7 @@ void gn_summary_start(struct gn_session *s, uint64_t steps_left)
 		gn_summary_compress(s);
 		put_local_steps(s);
 		log_shard(s);
+		log_copies(s);
 		log_served(s);
 		warn_about(s);
 	}
