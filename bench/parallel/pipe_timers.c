@@ -1,8 +1,7 @@
 /* Predicted steps of a pipeline beside real ones: bench/parallel/pipe_timers GBIT [MS [BYTES [BURST]]], on each rank, one stage each. Computing is
  * replaced by a timer: MS (40) forward and twice that backward of a micro-batch, and half as much again on the middle one of three stages or more.
- * Messages of BYTES
- * (500000) go as in `gannet train --parallel`, over links of GBIT between nodes; one that was idle sends BURST (0) bytes at once, as a token
- * bucket: 262144 in slurm/vcluster. With gpipe and 1f1b, and 2, 4 and 8 micro-batches, rank 0 prints one JSON object a line: the median of 5
+ * Messages of BYTES (500000) go as in `gannet train --parallel`, over links of GBIT between nodes; one that was idle sends BURST (0) bytes at
+ * once, as a token bucket: 262144 in slurm/vcluster. With gpipe and 1f1b, and 2, 4 and 8 micro-batches, rank 0 prints one JSON object a line: the median of 5
  * steps, what src/train/parallel/pipe_forecast.h predicts, and the ratio, which has to be between 0.9 and 1.1; and the bubble, which has to be
  * within 0.05 of that of the prediction, and the formula's, (P - 1) / (M + P - 1), that of equal stages and no messages. Exit codes: 0, 1
  * with the reason, 2 usage. */
@@ -161,7 +160,7 @@ static enum gn_status compare(const struct bench *b, enum gn_pipe_kind kind, int
 	gn_json_object(&j, NULL);
 	gn_json_int(&j, "stages", s.stages);
 	gn_json_int(&j, "nodes", gn_world_nodes(gn_comm_world(b->comm)));
-	gn_json_string(&j, "schedule", kind == GN_PIPE_GPIPE ? "gpipe" : "1f1b");
+	gn_json_string(&j, "schedule", gn_pipe_kind_name(kind));
 	gn_json_int(&j, "micro_batches", micro);
 	gn_json_fixed(&j, "bytes", b->bytes, 0);
 	gn_json_fixed(&j, "step_ms", 1e3 * measured, 2);
