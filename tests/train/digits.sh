@@ -14,3 +14,6 @@ lenet() { # NAME RANKS OPTION...
 digest() { "$jsonl" "$scratch/$1.jsonl" end params_sha256 | tail -1; }
 same() { test -n "$(digest "$1")" && test "$(digest "$1")" = "$(digest "$2")"; }
 score() { "$jsonl" "$scratch/$1.jsonl" eval top1 top5 loss | awk '{ printf "%s %s %.12g\n", $1, $2, $3 }'; } # sums over ranks have an order
+# The definition of pipedream, run serially, and whether a run ended with its parameters.
+oracle() { "$GN_BUILD/tests/train/pipedream_oracle" "$scratch/train" "$@" >"$scratch/oracle"; }
+is_oracle() { test -n "$(digest "$1")" && test "$(digest "$1")" = "$(sed -n 1p "$scratch/oracle")"; }

@@ -38,11 +38,12 @@ mix='--mixup 0.2 --ema 0.9'
 
 # --recompute: the same bits in less memory.
 held() { grep -o '"activation_bytes": [0-9]*' "$scratch/$1.jsonl" | sed -n '1s/.* //p'; } # by the first stage
+smaller() { awk -v a="$(held "$1")" -v b="$(held "$2")" -v percent="$3" 'BEGIN { exit !(a > 0 && 100 * a < percent * b) }'; }
 again() { # NAME OF PERCENT RANKS MODEL OPTION...: the bits of OF, with less than so many percent of its memory
 	check "$5 with --recompute, ${*: -1}" net "$1" "$4" "$5" --recompute "${@:6}"
 	check 'the same bits' same "$2" "$1"
 	check 'batch norm as well' cmp "$(weights "$2")" "$(weights "$1")"
-	[ "$3" = - ] || check "less than $3 % of the memory" test $((100 * $(held "$1"))) -lt $(($3 * $(held "$2")))
+	[ "$3" = - ] || check "less than $3 % of the memory" smaller "$1" "$2" "$3"
 }
 # shellcheck disable=SC2086
 {

@@ -8,8 +8,6 @@ net() { # NAME RANKS MODEL OPTION...: in $scratch/NAME
 	launch "$2" "$gannet" train --data "$scratch/train" --model "$3" --lr 0.02 --threads 1 --loader-threads 1 --schedule constant --augment none \
 		--log "$scratch/$1.jsonl" --checkpoint "$scratch/$1" "${@:4}"
 }
-oracle() { "$GN_BUILD/tests/train/pipedream_oracle" "$scratch/train" "$@" >"$scratch/oracle"; }
-is_oracle() { test -n "$(digest "$1")" && test "$(digest "$1")" = "$(sed -n 1p "$scratch/oracle")"; }
 values() { # FILE: the digest of all values of a safetensors file
 	python3 -c 'import hashlib, sys
 data = open(sys.argv[1], "rb").read()

@@ -56,8 +56,6 @@ resnet20 --epochs 2 --side 16 --channels 1
 END
 
 # Without a pause: by definition, and twice the same.
-oracle() { "$GN_BUILD/tests/train/pipedream_oracle" "$scratch/train" "$@" >"$scratch/oracle"; }
-is_oracle() { test -n "$(digest "$1")" && test "$(digest "$1")" = "$(sed -n 1p "$scratch/oracle")"; }
 while read -r model cuts ranks; do
 	check "$model by the definition of pipedream" oracle "$model" 32 3 "$cuts" 2 3 4 4
 	check 'in a pipeline' net "$model-dream" "$ranks" "$model" --batch 6 --micro-batches 3 --steps 4 --lr 0.02 --ema 0.9 --augment none \
