@@ -344,18 +344,18 @@ enum gn_status gn_session_alloc_whole(struct gn_session *s, struct gn_err *err);
 void gn_session_pipeline_destroy(struct gn_session_pipeline *p);
 /* What this rank trains, and the ranks that train the same. */
 const struct gn_model *gn_session_own_model(const struct gn_session *s);
+struct gn_comm *gn_session_data_comm(const struct gn_session *s);
 /* With pipelines: this rank's stage, and where its parameters and buffers begin in those of the whole. */
 int gn_session_stage_begin(const struct gn_session *s, size_t begins[2]);
-struct gn_comm *gn_session_data_comm(const struct gn_session *s);
 /* Whether this rank's stage reads images. */
 int gn_session_reads_images(const struct gn_session *s);
 /* Collective. After gn_replica_fetch: parameters, buffers and averages of all stages become the whole arrays, on rank 0, or on all ranks. */
 enum gn_status gn_session_gather(struct gn_session *s, int everywhere, struct gn_err *err);
-/* Borrows the whole averages. */
-void gn_session_whole_average(const struct gn_session *s, struct gn_ema *out);
 /* The same of one array of a tensor group of data index 0, kind 0 of parameters, 1 of buffers: whole of its slices, on slice 0; and from there to them. */
 enum gn_status gn_session_collect_slices(const struct gn_session *s, const struct gn_array *part, int kind, float *whole, struct gn_err *err);
 enum gn_status gn_session_take_slices(const struct gn_session *s, const float *whole, int kind, const struct gn_array *part, struct gn_err *err);
+/* Borrows the whole averages. */
+void gn_session_whole_average(const struct gn_session *s, struct gn_ema *out);
 /* Collective; failures are agreed on. GN_ERR_UNSUPPORTED: what ranks of a tensor group exchange in this plan lies in memory differently, because
  * their processors do. NULL is fine. */
 enum gn_status gn_session_check_exchanges(struct gn_session *s, const struct gn_plan *plan, struct gn_err *err);
