@@ -45,7 +45,7 @@ static size_t channel_of(const struct gn_layout *l, size_t i)
 
 	if (l->block == 0)
 		return i % c;
-	return l->block == 1 ? i / pixels % c : i / (pixels * block) % ((c + block - 1) / block) * block + i % block;
+	return i / (pixels * block) % ((c + block - 1) / block) * block + i % block;
 }
 
 static void add_bias(const struct gn_layout *l, const float *bias, void *x)

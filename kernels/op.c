@@ -357,12 +357,21 @@ void *gn_op_values(const struct gn_op *op)
 	return op->buffers.scratch;
 }
 
-static enum gn_status check_label(int32_t label, int32_t least, int image, int classes, struct gn_err *err)
+enum gn_status gn_targets_check(const struct gn_targets *t, int batch, int classes, struct gn_err *err)
 {
-	if (label >= least && label < classes)
-		return GN_OK;
-	return gn_err_set(err, GN_ERR_DATA, "label %d of image %d of the batch is out of range: %d classes", (int)label, image,
-			  classes);
+	for (int i = 0; i < batch; i++) {
+		int32_t label = t->labels[i], pair = t->pair_labels && label >= 0 ? t->pair_labels[i] : 0;
+
+		if (label >= classes || pair < 0 || pair >= classes)
+			return gn_err_set(err, GN_ERR_DATA, "label %d of image %d of the batch is out of range: %d classes",
+					  (int)(label >= classes ? label : pair), i, classes);
+	}
+	return GN_OK;
+}
+
+int gn_targets_main_label(const struct gn_targets *t, int image)
+{
+	return t->pair_labels && t->lambdas[image] < 0.5f ? t->pair_labels[image] : t->labels[image];
 }
 
 double gn_targets_mean_weight(const struct gn_targets *targets, int batch)
@@ -383,15 +392,11 @@ enum gn_status gn_softmax_cross_entropy_mixed(enum gn_backend backend, int batch
 					      const struct gn_targets *targets, double smoothing, double *loss,
 					      void *dlogits, struct gn_err *err)
 {
-	enum gn_status s = GN_OK;
+	enum gn_status s = gn_targets_check(targets, batch, classes, err);
 	int counted = 0;
 
-	for (int i = 0; !s && i < batch; i++) {
-		s = check_label(targets->labels[i], INT32_MIN, i, classes, err);
-		if (!s && targets->pair_labels && targets->labels[i] >= 0)
-			s = check_label(targets->pair_labels[i], 0, i, classes, err);
+	for (int i = 0; i < batch; i++)
 		counted += targets->labels[i] >= 0;
-	}
 	if (!s && backend == GN_BACKEND_CUDA)
 		s = gn_err_set(err, GN_ERR_USAGE, "on a GPU use gn_cuda_softmax_cross_entropy");
 	if (s)

@@ -249,5 +249,9 @@ enum gn_status gn_softmax_cross_entropy_mixed(enum gn_backend backend, int batch
  * weights; with mixup, whose targets are probabilities for torch, and without class weights 1; without any label 0. Its sum over
  * ranks of equal batches stands for the global batch. */
 double gn_targets_mean_weight(const struct gn_targets *targets, int batch);
+/* GN_ERR_DATA: a label that is no class. Labels of images without one, which are negative, are fine, and their pair labels not read. */
+enum gn_status gn_targets_check(const struct gn_targets *t, int batch, int classes, struct gn_err *err);
+/* Of an image: of two labels the one that weighs more. */
+int gn_targets_main_label(const struct gn_targets *t, int image);
 
 #endif

@@ -42,27 +42,9 @@ static double target(const struct rows *r, int image, int k)
 	return t->class_weights ? part * t->class_weights[class] : part;
 }
 
-/* The label that counts as right. */
-static int main_label(const struct gn_targets *t, int image)
-{
-	return t->pair_labels && t->lambdas[image] < 0.5f ? t->pair_labels[image] : t->labels[image];
-}
-
-static enum gn_status check_labels(const struct gn_loss_args *a, int classes, struct gn_err *err)
-{
-	for (int i = 0; i < a->batch; i++) {
-		int32_t label = a->targets.labels[i], pair = a->targets.pair_labels && label >= 0 ? a->targets.pair_labels[i] : 0;
-
-		if (label >= classes || pair < 0 || pair >= classes)
-			return gn_err_set(err, GN_ERR_DATA, "label %d of image %d of the batch is out of range: %d classes",
-					  (int)(label >= classes ? label : pair), i, classes);
-	}
-	return GN_OK;
-}
-
 static void tell_image(const struct rows *r, int image, double *out)
 {
-	int own = main_label(&r->a->targets, image) - r->slice->first;
+	int own = gn_targets_main_label(&r->a->targets, image) - r->slice->first;
 
 	out[TOP] = logit(r, image, 0);
 	for (int k = 1; k < r->slice->count; k++)
@@ -82,7 +64,7 @@ enum gn_status gn_sliced_loss_begin(enum gn_backend backend, const struct gn_los
 				    struct gn_err *err)
 {
 	const struct rows r = {backend, a, slice};
-	enum gn_status status = check_labels(a, slice->classes, err);
+	enum gn_status status = gn_targets_check(&a->targets, a->batch, slice->classes, err);
 
 	for (int i = 0; i < a->batch && !status; i++)
 		for (int k = 0; k < GN_SLICED_LOSS_NUMBERS; k++)

@@ -97,8 +97,7 @@ static double correct_share(const struct gn_loss_args *a)
 		if (t->labels[n] < 0)
 			continue;
 		counted++;
-		correct += is_correct(logits + (size_t)n * (size_t)a->classes, a->classes,
-				      t->pair_labels && t->lambdas[n] < 0.5f ? t->pair_labels[n] : t->labels[n]);
+		correct += is_correct(logits + (size_t)n * (size_t)a->classes, a->classes, gn_targets_main_label(t, n));
 	}
 	return counted ? (double)correct / counted : 0;
 }

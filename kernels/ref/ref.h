@@ -70,8 +70,8 @@ void gn_ref_linear_forward(int n, size_t in, int out, const double *x, const dou
 void gn_ref_linear_backward(int n, size_t in, int out, const double *x, const double *dy, const double *weight,
 			    double *dx, double *dweight, double *dbias);
 
-/* y = x * mask, where mask is 0 with probability rate, else 1 / (1 - rate). Backward is the same function on dy. Element i uses
- * number i % 4 of Philox block (i / 4; stream, step, seed). */
+/* y = x * mask, where mask is 0 with probability rate, else 1 / (1 - rate). Backward is the same function on dy. x and y are elements
+ * first to first + count - 1 of a tensor, of which element i uses number i % 4 of Philox block (i / 4; stream, step, seed). */
 void gn_ref_dropout(size_t first, size_t count, const double *x, double rate, uint64_t seed, uint32_t stream, uint64_t step,
 		    double *y);
 

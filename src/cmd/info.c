@@ -205,7 +205,8 @@ static int dataset_info(const char *path, int json, const char *key_file, struct
 	char first[PATH_MAX];
 	int code = GN_EXIT_DONE;
 
-	if (gn_folders_get(path, 0, first, err) || gn_manifest_load(first, &m, err) || gn_dataset_open(path, &d, err) || (key_file && gn_dataset_unlock(d, key_file, err))) {
+	if (gn_folders_get(path, 0, first, err) || gn_manifest_load(first, &m, err) || gn_dataset_open(path, &d, err) ||
+	    (key_file && gn_dataset_unlock(d, key_file, err))) {
 		gn_dataset_close(d);
 		gn_manifest_release(&m);
 		return gn_cmd_fail("info", err);

@@ -36,12 +36,13 @@ double gn_info_roofline_s(const struct gn_info_machine *m, const struct gn_plan_
 /* Prints the operators of a training or inference step of a model on this machine, their cost, and their roofline time. */
 int gn_info_plan(const struct gn_info_plan_options *options);
 
-/* The same as the next one, of a mesh with tensor groups. */
-enum gn_status gn_info_tensor(const struct gn_info_plan_options *o, const struct gn_model *model, const struct gn_plan_options *plan,
-			      const struct gn_sim_topology *ranks, const struct gn_mesh_shape *shape, struct gn_err *err);
-void gn_info_print_mesh(const struct gn_mesh *mesh, const struct gn_sim_topology *machine);
 /* Prints what a step of a mesh of ranks should take, or of all meshes. */
 int gn_info_parallel(const struct gn_info_plan_options *options);
+/* The same of a mesh with tensor groups. plan: of a micro-batch; ranks: the machine. */
+enum gn_status gn_info_tensor(const struct gn_info_plan_options *o, const struct gn_model *model, const struct gn_plan_options *plan,
+			      const struct gn_sim_topology *ranks, const struct gn_mesh_shape *shape, struct gn_err *err);
+/* Draws it with the machine's nodes. */
+void gn_info_print_mesh(const struct gn_mesh *mesh, const struct gn_sim_topology *machine);
 
 /* Prints the distances of GPUs, network devices and processors, and the placement of ranks. xml: a file written by lstopo; NULL:
  * this machine. ranks 0: one per GPU, or one. */

@@ -233,7 +233,8 @@ static enum gn_status answer_all(const struct question *q, struct gn_err *err)
 		gn_pipe_forecast_release(&a);
 	}
 	if (!status && !q->o->json)
-		puts("all have the same samples a step: of a pipeline --batch and --micro-batches for each of its ranks; network MB: between nodes, of all ranks in a step; most MB: of the rank that holds most");
+		puts("all have the same samples a step: of a pipeline --batch and --micro-batches for each of its ranks; network MB: between nodes, "
+		     "of all ranks in a step; most MB: of the rank that holds most");
 	return status;
 }
 

@@ -217,19 +217,10 @@ static void print_text(const struct gn_plan *p, const struct gn_model *model, co
 static enum gn_status make_plan(const struct gn_info_plan_options *o, const struct gn_model *model, struct gn_plan **out,
 				struct gn_err *err)
 {
-	struct gn_plan_options po = {.batch = (int)o->batch, .training = !o->inference, .frozen = o->inference, .dropout = 1,
-				     .no_memory = 1};
-	struct gn_weight_layouts *arrange;
+	struct gn_plan_options po = {.batch = (int)o->batch, .training = !o->inference, .frozen = o->inference, .dropout = 1};
 	enum gn_status status = gn_device_choose("host", o->precision, 0, &po, err);
 
-	if (!status)
-		status = gn_weight_layouts_create(model, &arrange, err);
-	if (status)
-		return status;
-	po.weights = gn_weight_layouts_layouts(arrange);
-	status = gn_plan_create(model, &po, NULL, NULL, NULL, out, err);
-	gn_weight_layouts_destroy(arrange);
-	return status;
+	return status ? status : gn_plan_create_unallocated(model, &po, out, err);
 }
 
 int gn_info_plan(const struct gn_info_plan_options *o)

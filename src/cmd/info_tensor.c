@@ -8,8 +8,6 @@
 #include "src/base/json.h"
 #include "src/base/strbuf.h"
 #include "src/train/parallel/pipe_forecast.h"
-#include "src/train/plan/device.h"
-#include "src/train/plan/plan_cost.h"
 #include "src/train/plan/weight_layouts.h"
 
 #include <stdio.h>
@@ -46,7 +44,7 @@ void gn_info_print_mesh(const struct gn_mesh *mesh, const struct gn_sim_topology
 	free(names);
 }
 
-/* Whether a group, or with all the data ranks, lie on several nodes. */
+/* Whether the ranks of a tensor group lie on several nodes, or with all those of the mesh. */
 static int is_spread(const struct gn_mesh *m, int all)
 {
 	for (int i = 1; i < m->size; i++)
@@ -55,7 +53,7 @@ static int is_spread(const struct gn_mesh *m, int all)
 	return 0;
 }
 
-/* Of a ring over that many ranks: bytes that each sends, in `steps` messages one after the other. */
+/* Of a ring: bytes that each rank sends, in `steps` messages one after the other; spread: between nodes. */
 static double ring_s(const struct gn_sim_topology *machine, int spread, double bytes, int steps)
 {
 	return bytes / (spread ? machine->link_bytes_per_s : machine->node_bytes_per_s) +
@@ -76,17 +74,9 @@ static void add_exchange(const struct gn_op_exchange *x, const struct gn_sim_top
 static enum gn_status add_plan(const struct gn_model *slice, const struct gn_plan_options *options, const struct gn_info_machine *roof,
 			       const struct gn_sim_topology *machine, int batches, struct answer *a, struct gn_err *err)
 {
-	struct gn_plan_options o = *options;
-	struct gn_weight_layouts *layouts;
 	struct gn_plan *plan;
-	enum gn_status status = gn_weight_layouts_create(slice, &layouts, err);
+	enum gn_status status = gn_plan_create_unallocated(slice, options, &plan, err);
 
-	if (status)
-		return status;
-	o.no_memory = 1;
-	o.weights = gn_weight_layouts_layouts(layouts);
-	status = gn_plan_create(slice, &o, NULL, NULL, NULL, &plan, err);
-	gn_weight_layouts_destroy(layouts);
 	if (status)
 		return status;
 	for (int i = 0; i < gn_plan_op_count(plan); i++) {
@@ -97,8 +87,7 @@ static enum gn_status add_plan(const struct gn_model *slice, const struct gn_pla
 		for (int k = 0; k < 2; k++)
 			add_exchange(&c.exchange[k], machine, a);
 	}
-	a->memory_bytes = (double)gn_plan_bytes(plan) + a->param_bytes * (batches > 1 ? 4 : 3) +
-			  (double)gn_model_buffer_elements(slice) * sizeof(float);
+	a->memory_bytes = gn_pipe_forecast_bytes(slice, plan, 1, batches);
 	gn_plan_destroy(plan);
 	return GN_OK;
 }

@@ -3,8 +3,9 @@
  * slice sum its gradients. Or both: each stage is a tensor group, and the ranks of one slice of one stage sum its gradients.
  *
  * Ranks are ordered by (node, rank), and a pipeline (or a tensor group) is as many ranks in a row as it has stages (or slices), slices of one
- * stage next to each other: first those that fit on one node, then what is left over on nodes. So neighbours of a pipeline are on one node where they can be, and only activations of stages that are
- * on two nodes pass the network. Pipelines are numbered by their lowest rank: rank 0 is stage 0 of pipeline 0.
+ * stage next to each other: first those that fit on one node, then what is left over on nodes. So neighbours of a pipeline are on one node
+ * where they can be, and only activations of stages that are on two nodes pass the network. Pipelines
+ * are numbered by their lowest rank: rank 0 is stage 0 of pipeline 0.
  *
  * Thread safety: constant after gn_mesh_init. Nothing blocks; nothing is collective: all ranks compute the same.
  */
@@ -47,7 +48,8 @@ int gn_mesh_rank(const struct gn_mesh *m, int data_index, int stage);
 /* Whether what a stage sends to the next one passes the network in any pipeline. */
 int gn_mesh_crosses(const struct gn_mesh *m, int stage);
 /* Appends lines for people, each with its newline: a header, then a line for each pipeline, "n1[0] -> n1[1] => n2[2]", or
- * tensor group, "n1[0] - n1[1] = n2[2]", or both, "(n1[0] - n1[1]) => (n2[2] - n2[3])", of which the middle ones are left out when there are more than `lines`. hosts: by rank. */
+ * tensor group, "n1[0] - n1[1] = n2[2]", or both, "(n1[0] - n1[1]) => (n2[2] - n2[3])", of which the middle ones are left out when there
+ * are more than `lines`. hosts: by rank. */
 void gn_mesh_draw(const struct gn_mesh *m, const char *const *hosts, int lines, struct gn_strbuf *out);
 
 #endif

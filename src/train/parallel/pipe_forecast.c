@@ -20,12 +20,6 @@ enum gn_status gn_pipe_forecast_mesh(const struct gn_mesh_shape *shape, const st
 	return status;
 }
 
-void gn_pipe_forecast_rates(const struct gn_mesh *mesh, const struct gn_sim_topology *machine, double *bytes_per_s)
-{
-	for (int s = 0; s + 1 < mesh->shape.pipeline; s++)
-		bytes_per_s[s] = gn_mesh_crosses(mesh, s) ? machine->link_bytes_per_s : machine->node_bytes_per_s;
-}
-
 /* Nodes first .. *end - 1 are a stage's. */
 static int first_node(const struct gn_model *m, const struct gn_pipe_schedule *s, const int *nodes, int stage, int *end)
 {
@@ -33,8 +27,9 @@ static int first_node(const struct gn_model *m, const struct gn_pipe_schedule *s
 	return stage ? nodes[stage - 1] : 1;
 }
 
-enum gn_status gn_pipe_forecast_stages(const struct gn_model *m, const struct gn_cut_costs *c, const struct gn_pipe_schedule *s, const int *nodes,
-				       struct gn_sim_pipe_stage *stages, struct gn_err *err)
+/* stages [s->stages]; nodes [s->stages - 1]: as gn_cuts_choose has them; all are places of c. */
+static enum gn_status forecast_stages(const struct gn_model *m, const struct gn_cut_costs *c, const struct gn_pipe_schedule *s, const int *nodes,
+				      struct gn_sim_pipe_stage *stages, struct gn_err *err)
 {
 	for (int k = 0, i = 0; k < s->stages; k++) {
 		int end, first = first_node(m, s, nodes, k, &end);
@@ -58,34 +53,34 @@ enum gn_status gn_pipe_forecast_stages(const struct gn_model *m, const struct gn
 
 /* --- memory --- */
 
+double gn_pipe_forecast_bytes(const struct gn_model *m, const struct gn_plan *plan, int in_flight, int batches)
+{
+	return ((double)gn_model_param_elements(m) * (batches > 1 ? 4 : 3) + (double)gn_model_buffer_elements(m)) * sizeof(float) +
+	       (double)gn_plan_bytes(plan) * in_flight;
+}
+
 /* *layout: of the stage's input, becomes that of its output. */
 static enum gn_status stage_memory(const struct gn_model *part, const struct gn_plan_options *options, int in_flight, int batches,
 				   struct gn_layout *layout, double *bytes, struct gn_err *err)
 {
 	struct gn_plan_options o = *options;
-	struct gn_weight_layouts *layouts;
 	struct gn_plan *plan;
-	enum gn_status status = gn_weight_layouts_create(part, &layouts, err);
+	enum gn_status status;
 
+	o.input = gn_model_origin(part).node ? layout : NULL;
+	status = gn_plan_create_unallocated(part, &o, &plan, err);
 	if (status)
 		return status;
-	o.no_memory = 1;
-	o.weights = gn_weight_layouts_layouts(layouts);
-	o.input = gn_model_origin(part).node ? layout : NULL;
-	status = gn_plan_create(part, &o, NULL, NULL, NULL, &plan, err);
-	if (!status) {
-		*bytes = ((double)gn_model_param_elements(part) * (batches > 1 ? 4 : 3) + (double)gn_model_buffer_elements(part)) * sizeof(float) +
-			 (double)gn_plan_bytes(plan) * in_flight;
-		if (!gn_model_is_end(part))
-			*layout = *gn_plan_output_layout(plan);
-		gn_plan_destroy(plan);
-	}
-	gn_weight_layouts_destroy(layouts);
-	return status;
+	*bytes = gn_pipe_forecast_bytes(part, plan, in_flight, batches);
+	if (!gn_model_is_end(part))
+		*layout = *gn_plan_output_layout(plan);
+	gn_plan_destroy(plan);
+	return GN_OK;
 }
 
-enum gn_status gn_pipe_forecast_memory(const struct gn_model *m, const struct gn_plan_options *options, const struct gn_pipe_schedule *s,
-				       const int *nodes, double *memory_bytes, struct gn_err *err)
+/* memory_bytes [s->stages]. */
+static enum gn_status forecast_memory(const struct gn_model *m, const struct gn_plan_options *options, const struct gn_pipe_schedule *s,
+				      const int *nodes, double *memory_bytes, struct gn_err *err)
 {
 	struct gn_pipe_schedule at = *s;
 	struct gn_layout layout;
@@ -144,7 +139,8 @@ static enum gn_status find_cuts(const struct gn_pipe_question *q, struct gn_pipe
 
 	if (!bytes_per_s)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d stages", stages);
-	gn_pipe_forecast_rates(&f->mesh, &q->machine, bytes_per_s);
+	for (int s = 0; s + 1 < stages; s++)
+		bytes_per_s[s] = gn_mesh_crosses(&f->mesh, s) ? q->machine.link_bytes_per_s : q->machine.node_bytes_per_s;
 	status = q->cut ? gn_cuts_parse(q->model, q->cut, stages, f->nodes, err)
 			: gn_cuts_choose(&q->costs, stages, f->schedule.batches, bytes_per_s, f->nodes, NULL, err);
 	free(bytes_per_s);
@@ -168,9 +164,9 @@ enum gn_status gn_pipe_forecast_make(const struct gn_pipe_question *q, const str
 	if (!status)
 		status = find_cuts(q, f, err);
 	if (!status)
-		status = gn_pipe_forecast_stages(q->model, &q->costs, &f->schedule, f->nodes, f->stages, err);
+		status = forecast_stages(q->model, &q->costs, &f->schedule, f->nodes, f->stages, err);
 	if (!status)
-		status = gn_pipe_forecast_memory(q->model, &q->plan, &f->schedule, f->nodes, f->memory_bytes, err);
+		status = forecast_memory(q->model, &q->plan, &f->schedule, f->nodes, f->memory_bytes, err);
 	return status ? status : gn_pipe_forecast_step(&q->machine, &f->mesh, &f->schedule, f->stages, q->bucket_bytes, NULL, &f->step, err);
 }
 

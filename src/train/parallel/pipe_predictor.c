@@ -40,14 +40,7 @@ static size_t bias_elements(const struct gn_pipe_predictor *p)
 /* Of the first channel of a pixel of an image, and of another channel from there. */
 static size_t pixel_at(const struct gn_layout *l, int image, int pixel)
 {
-	size_t pixels = (size_t)l->h * (size_t)l->w, channels = (size_t)l->c;
-
-	if (l->block == 0)
-		return ((size_t)image * pixels + (size_t)pixel) * channels;
-	if (l->block == 1)
-		return (size_t)image * channels * pixels + (size_t)pixel;
-	channels = (channels + (size_t)l->block - 1) / (size_t)l->block * (size_t)l->block;
-	return (size_t)image * channels * pixels + (size_t)pixel * (size_t)l->block;
+	return (size_t)image * (gn_layout_elements(l) / (size_t)l->n) + (size_t)pixel * (size_t)(l->block ? l->block : l->c);
 }
 
 static size_t channel_at(const struct gn_layout *l, int channel)
@@ -276,15 +269,15 @@ static void learn_channel(const struct gn_pipe_predictor *p, const struct slot *
 static void learn_alone(const struct gn_pipe_predictor *p, const struct slot *s, int k)
 {
 	size_t channels = (size_t)p->layout.c, rows = p->elements / channels;
-	double heard = 0, said = 0;
+	double squares = 0, products = 0;
 
 	for (size_t r = 0; r < rows; r++) {
 		double x = s->h[r * channels + (size_t)k];
 
-		heard += x * x;
-		said += x * p->error[r * channels + (size_t)k];
+		squares += x * x;
+		products += x * p->error[r * channels + (size_t)k];
 	}
-	p->a[k] += heard > 0 ? (float)(RATE * said / heard) : 0;
+	p->a[k] += squares > 0 ? (float)(RATE * products / squares) : 0;
 }
 
 static void learn_bias(const struct gn_pipe_predictor *p, const struct slot *s)
@@ -309,21 +302,21 @@ static void learn_bias(const struct gn_pipe_predictor *p, const struct slot *s)
 void gn_pipe_predictor_learn(struct gn_pipe_predictor *p, int k, const void *gradient, double *missed, double *wanted)
 {
 	struct slot *s = &p->slots[k % SLOTS];
-	double heard = square(s->h, p->elements);
+	double squares = square(s->h, p->elements);
 
 	take(p, gradient, p->error);
 	*wanted = square(p->error, p->elements);
 	for (size_t i = 0; i < p->elements; i++)
 		p->error[i] -= s->prediction[i];
 	*missed = square(p->error, p->elements);
-	if (!isfinite(*missed) || !isfinite(heard)) {
+	if (!isfinite(*missed) || !isfinite(squares)) {
 		*missed = *wanted = 0;
 		return;
 	}
 #pragma omp parallel for
 	for (int c = 0; c < p->layout.c; c++) {
 		if (p->is_dense)
-			learn_channel(p, s, c, heard > 0 ? (float)(RATE / heard) : 0);
+			learn_channel(p, s, c, squares > 0 ? (float)(RATE / squares) : 0);
 		else
 			learn_alone(p, s, c);
 	}

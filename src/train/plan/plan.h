@@ -5,8 +5,9 @@
  * asked (src/train/plan/weight_layouts.h). A frozen plan takes its parameters and buffers from the host's memory instead, once.
  *
  * A training step is a list of parts: compute parts of forward, loss and backward, that are cut where gradients have to be complete, and
- * collective parts where the ranks of options.group sum batch statistics. A device that records graphs replays compute parts. A batch is staged while the one before it runs. Backward reports, parameter by parameter from the last layer to
- * the first, when a gradient is complete; only a batch norm that runs together with the sum behind it comes before the projection that is
+ * collective parts where the ranks of options.group sum batch statistics, or those of options.tensor exchange values. A device that records
+ * graphs replays compute parts. A batch is staged while the one before it runs. Backward reports, parameter by parameter from the last layer
+ * to the first, when a gradient is complete; only a batch norm that runs together with the sum behind it comes before the projection that is
  * added.
  *
  * Several plans may share arrays as long as one runs at a time. Nothing is allocated after creation. Thread safety: one thread drives a

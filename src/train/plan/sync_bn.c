@@ -1,6 +1,7 @@
 #include "src/train/plan/sync_bn.h"
 
 #include "src/base/option.h"
+#include "transport/schedule/algo.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,31 +11,15 @@ struct gn_sync_bn {
 	struct gn_group_sums *sums;
 };
 
-/* Of its ranks. */
-static int count_nodes(const struct gn_comm *comm)
-{
-	const struct gn_world *w = gn_comm_world(comm);
-	int count = 0;
-
-	for (int r = 0; r < gn_comm_size(comm); r++) {
-		int before = 0;
-
-		while (gn_world_node_of(w, gn_comm_world_rank(comm, before)) != gn_world_node_of(w, gn_comm_world_rank(comm, r)))
-			before++;
-		count += before == r;
-	}
-	return count;
-}
-
 /* *color: which group this rank is in, of *groups. */
 static enum gn_status choose_group(const char *text, struct gn_comm *comm, int *color, int *groups, struct gn_err *err)
 {
-	const struct gn_world *w = gn_comm_world(comm);
+	const struct gn_node_map *map = gn_comm_map(comm);
 	int64_t ranks = gn_comm_size(comm), members = ranks;
 
 	if (!strcmp(text, "node")) {
-		*groups = count_nodes(comm);
-		*color = gn_world_node_of(w, gn_comm_world_rank(comm, gn_comm_rank(comm)));
+		*groups = map->nodes;
+		*color = gn_world_node_of(gn_comm_world(comm), gn_comm_world_rank(comm, gn_comm_rank(comm)));
 		return GN_OK;
 	}
 	if (strcmp(text, "all") && (gn_parse_int(text, &members, NULL) || members < 1 || members > ranks || ranks % members))

@@ -114,3 +114,19 @@ void gn_weight_layouts_out(struct gn_weight_layouts *a, float *flat)
 {
 	change(a, 1, flat);
 }
+
+enum gn_status gn_plan_create_unallocated(const struct gn_model *model, const struct gn_plan_options *options, struct gn_plan **out,
+					  struct gn_err *err)
+{
+	struct gn_plan_options o = *options;
+	struct gn_weight_layouts *layouts;
+	enum gn_status status = gn_weight_layouts_create(model, &layouts, err);
+
+	if (status)
+		return status;
+	o.no_memory = 1;
+	o.weights = gn_weight_layouts_layouts(layouts);
+	status = gn_plan_create(model, &o, NULL, NULL, NULL, out, err);
+	gn_weight_layouts_destroy(layouts);
+	return status;
+}

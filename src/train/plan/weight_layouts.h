@@ -34,4 +34,8 @@ enum gn_status gn_weight_layouts_digest(const struct gn_weight_layouts *a, char 
 void gn_weight_layouts_in(struct gn_weight_layouts *a, float *flat);
 void gn_weight_layouts_out(struct gn_weight_layouts *a, float *flat);
 
+/* A plan with options.no_memory, which has the layouts that it likes. */
+enum gn_status gn_plan_create_unallocated(const struct gn_model *model, const struct gn_plan_options *options, struct gn_plan **out,
+					  struct gn_err *err);
+
 #endif
