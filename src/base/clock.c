@@ -14,3 +14,11 @@ double gn_clock_s(void)
 {
 	return (double)gn_clock_ns() * 1e-9;
 }
+
+double gn_clock_thread_cpu_s(void)
+{
+	struct timespec used;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+	return (double)used.tv_sec + (double)used.tv_nsec * 1e-9;
+}

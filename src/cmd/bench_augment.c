@@ -2,11 +2,11 @@
 
 #include "data/sample/auto_augment.h"
 #include "data/sample/mixup.h"
+#include "src/base/clock.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* Work that is timed: on image number i. */
 struct work {
@@ -43,14 +43,6 @@ static void run_op(struct work *w, uint64_t i)
 	gn_image_op_apply(w->op, w->magnitude, &w->bitmap);
 }
 
-static double cpu_us(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
-}
-
 /* The least of three rounds, microseconds for an image. */
 static double measure(struct work *w)
 {
@@ -64,9 +56,9 @@ static double measure(struct work *w)
 			double began;
 
 			memcpy(w->bitmap.pixels, w->source, (size_t)w->bitmap.width * w->bitmap.height * w->bitmap.channels);
-			began = cpu_us();
+			began = gn_clock_thread_cpu_s();
 			w->run(w, i);
-			took += cpu_us() - began;
+			took += (gn_clock_thread_cpu_s() - began) * 1e6;
 		}
 		least = fmin(least, took / images);
 	}

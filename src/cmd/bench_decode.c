@@ -12,16 +12,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
-
-/* Processor time of this thread: independent of other processes and of waiting for a disk. */
-static double cpu_s(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 struct decode_bench {
 	const struct gn_bench_options *o;
@@ -48,12 +38,12 @@ static enum gn_status decode_plainly(struct decode_bench *b, uint64_t i, double 
 	enum gn_status status = gn_dataset_read(b->dataset, i, b->file, err);
 
 	gn_dataset_sample(b->dataset, i, &s);
-	begin = cpu_s();
+	begin = gn_clock_thread_cpu_s();
 	if (!status)
 		status = gn_decoder_open(b->decoder, b->file, s.length_bytes, &all.width, &all.height, err);
 	if (!status)
 		status = gn_decoder_read(b->decoder, &all, 1, b->options.channels, &p, err);
-	*spent += cpu_s() - begin;
+	*spent += gn_clock_thread_cpu_s() - begin;
 	return status;
 }
 
@@ -91,14 +81,14 @@ static enum gn_status pass(struct decode_bench *b, uint32_t epoch, struct gn_err
 		double begin;
 
 		status = decode_plainly(b, i, &plain, err);
-		begin = cpu_s();
+		begin = gn_clock_thread_cpu_s();
 		if (!status)
 			status = gn_sample_pipeline_run(b->pipeline, epoch, i, b->image, &crop, &label, err);
-		sample += cpu_s() - begin;
-		begin = cpu_s();
+		sample += gn_clock_thread_cpu_s() - begin;
+		begin = gn_clock_thread_cpu_s();
 		if (!status)
 			status = decode_region(b, epoch, i, err);
-		region += cpu_s() - begin;
+		region += gn_clock_thread_cpu_s() - begin;
 	}
 	if (!status) {
 		b->plain_s = fmin(b->plain_s, plain);

@@ -43,15 +43,16 @@ static enum gn_status check_batch(const struct gn_train_options *o, struct gn_er
 static enum gn_status check_elastic(const struct gn_train_options *o, struct gn_err *err)
 {
 	struct gn_mesh_shape shape;
+	const int is_pipeline = o->parallel && !gn_mesh_parse(o->parallel, 0, &shape, NULL) && shape.pipeline != 1;
 	int least, most;
 	enum gn_status status = gn_elastic_parse(o->elastic, &least, &most, err);
 
 	if (status)
 		return status;
-	if (least && !o->checkpoint && o->parallel && !gn_mesh_parse(o->parallel, 0, &shape, NULL) && shape.pipeline != 1)
+	if (least && !o->checkpoint && is_pipeline)
 		return gn_err_set(err, GN_ERR_USAGE, "--elastic with --parallel goes back to the last checkpoint when no rank that is left has a stage: give "
 				  "--checkpoint DIR");
-	if (o->redundancy && o->parallel && !gn_mesh_parse(o->parallel, 0, &shape, NULL) && shape.pipeline != 1)
+	if (o->redundancy && is_pipeline)
 		return gn_err_set(err, GN_ERR_USAGE, "--redundancy is of --shard, and pipelines keep what they need to go on by themselves: leave it out");
 	if (o->redundancy && (!least || gn_shard_mode_of(o->shard) == GN_SHARD_NONE))
 		return gn_err_set(err, GN_ERR_USAGE, "--redundancy copies parts of the optimizer state, so that their loss is survived: give --elastic MIN and "

@@ -20,7 +20,6 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/utsname.h>
-#include <time.h>
 #include <unistd.h>
 
 #define WINDOW_S 0.25
@@ -57,14 +56,6 @@ struct worker {
 	float sink;
 };
 
-static double cpu_clock_s(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
 /* So many chains that the latency of one does not count. */
 GN_VECTOR static void multiply_add(float *restrict x, int turns)
 {
@@ -76,7 +67,7 @@ GN_VECTOR static void multiply_add(float *restrict x, int turns)
 static void compute(void *argument)
 {
 	struct worker *w = argument;
-	double started = cpu_clock_s();
+	double started = gn_clock_thread_cpu_s();
 	float x[CHAINS];
 
 	for (int i = 0; i < CHAINS; i++)
@@ -87,7 +78,7 @@ static void compute(void *argument)
 	} while (gn_clock_s() < w->until_s);
 	for (int i = 0; i < CHAINS; i++)
 		w->sink += x[i];
-	w->cpu_s = cpu_clock_s() - started;
+	w->cpu_s = gn_clock_thread_cpu_s() - started;
 }
 
 /* STREAM's triad (McCalpin): three arrays of eight-byte numbers pass through. */
@@ -100,13 +91,13 @@ GN_VECTOR static void triad(double *restrict a, const double *restrict b, const 
 static void stream(void *argument)
 {
 	struct worker *w = argument;
-	double started = cpu_clock_s();
+	double started = gn_clock_thread_cpu_s();
 
 	do {
 		triad(w->a, w->b, w->c, w->count);
 		w->done += 24.0 * (double)w->count;
 	} while (gn_clock_s() < w->until_s);
-	w->cpu_s = cpu_clock_s() - started;
+	w->cpu_s = gn_clock_thread_cpu_s() - started;
 }
 
 /* Pages come from the memory near the thread that writes them first. */

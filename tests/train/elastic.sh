@@ -18,6 +18,8 @@ begin() {
 	launcher=$!
 	await_line 60 "$3" '"event": "step"' "$scratch/$1.jsonl"
 }
+# more_steps NAME COUNT: until the log has so many lines of steps more than now
+more_steps() { await_line 40 $(($2 + $(grep -c '"event": "step"' "$scratch/$1.jsonl"))) '"event": "step"' "$scratch/$1.jsonl"; }
 send() { # SIGNAL NAME RANK...
 	local rank pids=()
 	for rank in "${@:3}"; do pids+=("$(cat "$scratch/$2.$rank.pid")"); done

@@ -58,6 +58,7 @@ ended() { # NAME [back]
 	digest=$(field "$1" end params_sha256)
 	same=$(grep -o "parameters after step $steps: [0-9a-f]*" "$scratch/$1.err" | sort -u)
 	[[ $same == "parameters after step $steps: $digest" ]] || { echo "ranks hold different parameters: $same"; return 1; }
+	[[ ! ${pipes[*]} || $(field "$1" start mesh.pipeline) == 2 ]] || { echo 'there were no pipelines'; return 1; }
 	if ((nodes)); then
 		# where ranks are on several nodes their sums have another order than those of a planned run here
 		"$GN_SOURCE/tests/train/elastic_ledger" "$scratch/$1.jsonl" ${2:+"$2"} || return 1

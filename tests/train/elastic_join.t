@@ -40,7 +40,7 @@ newcomer=$!
 check 'a process joins' await_line 40 2 '"event": "resume"' "$scratch/grow.jsonl"
 expect 5 'stopped on request while it waited' 'one more waits, for three are the most' \
 	timeout --preserve-status -s TERM 2 "$gannet" train --options "$scratch/options" --join "$scratch/grow"
-check 'they train on' await_line 40 $((5 + $(grep -c '"event": "step"' "$scratch/grow.jsonl"))) '"event": "step"' "$scratch/grow.jsonl"
+check 'they train on' more_steps grow 5
 send TERM grow 0
 wait "$launcher"
 wait $newcomer
@@ -54,13 +54,13 @@ begin leaves 2 20 --steps 100000 --elastic 2:3 --global-batch 64 --checkpoint "$
 "$gannet" train --options "$scratch/leaves/options" --join "$scratch/leaves" 2>"$scratch/leaves.join.err" &
 newcomer=$!
 check 'a process joins another run' await_line 40 1 '"event": "resume"' "$scratch/leaves.jsonl"
-check 'for some steps' await_line 40 $((5 + $(grep -c '"event": "step"' "$scratch/leaves.jsonl"))) '"event": "step"' "$scratch/leaves.jsonl"
+check 'for some steps' more_steps leaves 5
 kill -TERM $newcomer
 wait $newcomer
 check 'it is stopped, and leaves' test $? = 5
 check 'which it says' grep -q 'this process has left the run, which goes on' "$scratch/leaves.join.err"
 check 'the others go on' await_line 40 2 '"event": "resume"' "$scratch/leaves.jsonl"
-check 'for more steps' await_line 40 $((5 + $(grep -c '"event": "step"' "$scratch/leaves.jsonl"))) '"event": "step"' "$scratch/leaves.jsonl"
+check 'for more steps' more_steps leaves 5
 send TERM leaves 0
 wait "$launcher"
 check 'until they are stopped' test "$(codes leaves 2)$(field leaves resume ranks | tr '\n' ' ')" = '5 5 3 2 '
@@ -105,7 +105,7 @@ if ((UID == 0)) && unshare --uts true 2>/dev/null; then
 	join sealed 2>"$scratch/join.err" &
 	newcomer=$!
 	check 'and a process joins them' await_line 40 2 '"event": "resume"' "$scratch/sealed.jsonl"
-	check 'three train on' await_line 40 $((5 + $(grep -c '"event": "step"' "$scratch/sealed.jsonl"))) '"event": "step"' "$scratch/sealed.jsonl"
+	check 'three train on' more_steps sealed 5
 	send TERM sealed 0
 	wait "$launcher"
 	wait $newcomer

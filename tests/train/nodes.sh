@@ -35,7 +35,7 @@ on_node() {
 	node=$(node_of "$2" "$3")
 	RANK=$2 WORLD_SIZE=$3 MASTER_ADDR=10.84.0.1 MASTER_PORT=$port timeout -k 5 90 nsenter --net="/run/netns/$lab-$node" unshare --uts --ipc --pid \
 		--mount --fork --kill-child --mount-proc sh -c 'run=$1; hostname "$0"; shift; "$@"; echo $? >"$run.code"' "l$node" "$scratch/$1.$2" \
-		"$gannet" "${train[@]}" --log "$scratch/$1.jsonl" "${@:4}" &
+		"$gannet" "${train[@]}" "${pipes[@]}" --log "$scratch/$1.jsonl" "${@:4}" &
 	outer=$!
 	# below timeout and unshare, which nsenter becomes
 	until shell=$(pgrep -P "$(pgrep -P $outer)") && pgrep -x -P "$shell" gannet >"$scratch/$1.$2.new"; do

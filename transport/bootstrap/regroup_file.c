@@ -14,7 +14,7 @@
 
 #define FILE_MAX_BYTES (64u << 20)
 
-/* DIR/members: this, the contacts, and the roster's ids. Of and for the same build, while the run lasts. */
+/* DIR/members: this and the contacts. Of and for the same build, while the run lasts. */
 struct members_file {
 	char format[16], build[65], zero[7];
 	struct gn_secret secret;

@@ -1,5 +1,6 @@
 #include "src/train/checkpoint/checkpoint_writer.h"
 
+#include "src/base/clock.h"
 #include "src/base/file.h"
 #include "src/base/thread.h"
 #include "src/train/checkpoint/checkpoint_internal.h"
@@ -85,15 +86,6 @@ static enum gn_status commit(struct gn_checkpoint_writer *w, struct gn_err *err)
 	return status ? status : gn_checkpoint_place(&w->target, &w->paths, w->info.number, err);
 }
 
-static double thread_cpu_s(void)
-{
-	struct rusage u;
-
-	if (getrusage(RUSAGE_THREAD, &u))
-		return 0;
-	return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
-}
-
 static void *run(void *argument)
 {
 	struct gn_checkpoint_writer *w = argument;
@@ -104,7 +96,7 @@ static void *run(void *argument)
 		gn_checkpoint_snapshot_to_plain(&w->snapshot, w->layouts);
 	w->is_plain = 1;
 	w->status = w->stage == LOCAL ? write_local(w, &w->err) : w->stage == SHARED ? write_shared(w, &w->err) : commit(w, &w->err);
-	w->cpu_s += thread_cpu_s();
+	w->cpu_s += gn_clock_thread_cpu_s();
 	atomic_store(&w->is_done, 1);
 	return NULL;
 }
