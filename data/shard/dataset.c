@@ -2,7 +2,6 @@
 
 #include "data/shard/encryption.h"
 #include "data/shard/folders.h"
-#include "data/shard/hold.h"
 #include "data/shard/manifest.h"
 #include "data/shard/shard.h"
 #include "src/base/file.h"
@@ -12,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 struct gn_dataset {
 	char *directory;
@@ -89,14 +87,11 @@ static enum gn_status open_shards(struct gn_dataset *d, struct gn_err *err)
 /* The manifest is in each folder. */
 static enum gn_status open_folders(struct gn_dataset *d, struct gn_err *err)
 {
-	char folder[PATH_MAX], first[PATH_MAX];
-	enum gn_status status = gn_folders_get(d->directory, 0, first, err);
+	char first[PATH_MAX];
+	enum gn_status status = gn_folders_hold(d->directory, d->holds, err);
 
-	for (int i = 0, count = gn_folders_count(d->directory); i < count && !status; i++) {
-		status = gn_folders_get(d->directory, i, folder, err);
-		if (!status)
-			status = gn_hold(folder, &d->holds[i], err);
-	}
+	if (!status)
+		status = gn_folders_get(d->directory, 0, first, err);
 	return status ? status : gn_manifest_load(first, &d->manifest, err);
 }
 
@@ -111,8 +106,6 @@ enum gn_status gn_dataset_open(const char *directory, struct gn_dataset **out, s
 		free(d);
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to open %s", directory);
 	}
-	for (int i = 0; i < GN_FOLDERS_MAX; i++)
-		d->holds[i] = -1;
 	status = open_folders(d, err);
 	if (!status)
 		status = open_shards(d, err);
@@ -139,9 +132,7 @@ void gn_dataset_close(struct gn_dataset *d)
 	free(d->first);
 	gn_encryption_release(d->keys, d->manifest.shard_count);
 	gn_manifest_release(&d->manifest);
-	for (int i = 0; i < GN_FOLDERS_MAX; i++)
-		if (d->holds[i] >= 0)
-			close(d->holds[i]);
+	gn_folders_release(d->holds);
 	free(d->source_bytes);
 	free(d->directory);
 	free(d);

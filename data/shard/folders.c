@@ -1,5 +1,6 @@
 #include "data/shard/folders.h"
 
+#include "data/shard/hold.h"
 #include "src/base/file.h"
 
 #include <errno.h>
@@ -56,6 +57,27 @@ enum gn_status gn_folders_find(const char *list, const char *name, char out[PATH
 			break;
 	}
 	return status;
+}
+
+enum gn_status gn_folders_hold(const char *list, int holds[GN_FOLDERS_MAX], struct gn_err *err)
+{
+	char folder[PATH_MAX];
+	enum gn_status status = GN_OK;
+
+	memset(holds, -1, GN_FOLDERS_MAX * sizeof *holds);
+	for (int i = 0, count = gn_folders_count(list); i < count && !status; i++) {
+		status = gn_folders_get(list, i, folder, err);
+		if (!status)
+			status = gn_hold(folder, &holds[i], err);
+	}
+	return status;
+}
+
+void gn_folders_release(const int holds[GN_FOLDERS_MAX])
+{
+	for (int i = 0; i < GN_FOLDERS_MAX; i++)
+		if (holds[i] >= 0)
+			close(holds[i]);
 }
 
 /* Whether each colon is in the name of a folder that is there, or the path says by a dot that it has one, or it is in the last name of an

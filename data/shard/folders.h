@@ -20,5 +20,8 @@ enum gn_status gn_folders_get(const char *list, int i, char out[PATH_MAX], struc
 enum gn_status gn_folders_check(const char *option, const char *list, struct gn_err *err);
 /* Where a file of that name is: in the first folder that has it, else in the first. */
 enum gn_status gn_folders_find(const char *list, const char *name, char out[PATH_MAX], struct gn_err *err);
+/* gn_hold() of each folder. After a failure, too, gn_folders_release() closes what is held; -1: none. */
+enum gn_status gn_folders_hold(const char *list, int holds[GN_FOLDERS_MAX], struct gn_err *err);
+void gn_folders_release(const int holds[GN_FOLDERS_MAX]);
 
 #endif

@@ -3,7 +3,6 @@
 #include "data/sample/image.h"
 #include "data/shard/encryption.h"
 #include "data/shard/folders.h"
-#include "data/shard/hold.h"
 #include "data/shard/manifest.h"
 #include "data/shard/shard.h"
 #include "src/base/file.h"
@@ -15,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #define CHUNK_ROWS 64
 
@@ -301,19 +299,11 @@ static enum gn_status verify_held(const struct gn_verify_options *options, struc
 
 enum gn_status gn_verify(const struct gn_verify_options *options, struct gn_verify_result *out, struct gn_err *err)
 {
-	int holds[GN_FOLDERS_MAX], held = 0;
-	char folder[PATH_MAX];
-	enum gn_status status = GN_OK;
+	int holds[GN_FOLDERS_MAX];
+	enum gn_status status = gn_folders_hold(options->directory, holds, err);
 
-	for (int i = 0, count = gn_folders_count(options->directory); i < count && !status; i++) {
-		status = gn_folders_get(options->directory, i, folder, err);
-		if (!status)
-			status = gn_hold(folder, &holds[held++], err);
-	}
 	if (!status)
 		status = verify_held(options, out, err);
-	while (held-- > 0)
-		if (holds[held] >= 0)
-			close(holds[held]);
+	gn_folders_release(holds);
 	return status;
 }

@@ -1,8 +1,8 @@
 /* Stages a tree, or a file of a web server, on all nodes of a job and reads its source once in all.
  *
- * The first rank of each node is its leader; the other ranks wait. Rank 0 lists the source, sends the listing to one leader, from which it
- * spreads as in a binary tree, and hands out chunks: a leader that has
- * one already reads it from its own disk, else one reads it from the source, sends it to the leaders that lack it and writes it. Where only
+ * The first rank of each node is its leader; the other ranks wait. Rank 0 lists the source, sends the listing to one leader, from
+ * which it spreads as in a binary tree, and hands out chunks: a leader that has one already reads it from its own disk, else one reads
+ * it from the source, sends it to the leaders that lack it and writes it. Where only
  * some can, each chunk goes to as many leaders at first, which send it on to others: no node sends the tree several times. Rank 0
  * keeps the SHA-256 that the reader told when it had read the chunk, and compares it with what each leader has got: a wrong chunk is not
  * kept, its sender is named and reads no more, and another node reads the chunk from the source. What one node alone has read wrong,

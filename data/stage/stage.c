@@ -171,17 +171,6 @@ static enum gn_status fill(struct gn_stage_run *s, struct gn_err *err)
 	return gn_stage_marker_save(m, o->to, s->right, err);
 }
 
-static enum gn_status check_folders(const struct gn_stage_options *o, struct gn_err *err)
-{
-	struct stat from, to;
-
-	if (stat(o->from, &from) || stat(o->to, &to))
-		return gn_err_errno(err, errno, "cannot stat %s and %s", o->from, o->to);
-	if (from.st_dev == to.st_dev && from.st_ino == to.st_ino)
-		return gn_err_set(err, GN_ERR_USAGE, "--from and --to are the same folder, %s", o->to);
-	return GN_OK;
-}
-
 static enum gn_status make_own_folder(const char *to, struct gn_err *err)
 {
 	/* Checked before, so that nothing is created behind a link, and after, because another user may have created one
@@ -208,8 +197,8 @@ static enum gn_status fill_own(struct gn_stage_run *s, struct gn_err *err)
 		status = gn_staged_check_target(s->options->to, &s->begun, err);
 		if (!status)
 			status = make_own_folder(s->options->to, err);
-		if (!status)
-			status = check_folders(s->options, err);
+		if (!status && gn_file_is_same(s->options->from, s->options->to))
+			status = gn_err_set(err, GN_ERR_USAGE, "--from and --to are the same folder, %s", s->options->to);
 		if (!status)
 			status = take_lock(s, &lock, err);
 	} while (status == GN_ERR_NOT_FOUND && ++tries < FOLDER_TRIES);

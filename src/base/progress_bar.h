@@ -1,6 +1,7 @@
 /* A progress line on standard error: rate and time left, redrawn in place. Prints nothing unless standard error is a terminal.
  *
- * A bar that is NULL is fine, and shows nothing. Thread safety: gn_progress_bar_add() from any thread; the rest only from the thread that created the bar.
+ * begin, add and end take NULL, and show nothing then. Thread safety: gn_progress_bar_add() from any thread; the rest only from the thread
+ * that created the bar.
  */
 #ifndef GN_BASE_PROGRESS_BAR_H
 #define GN_BASE_PROGRESS_BAR_H

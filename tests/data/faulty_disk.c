@@ -1,7 +1,7 @@
 /* LD_PRELOAD: a disk that fails. GN_FAIL="CALL ERRNO AFTER": after AFTER successes below the folder GN_FAIL_BELOW, CALL fails with that
  * error, again and again; only on rank GN_FAIL_RANK. "stall N 0": each pwrite() waits until the file `go` is there; with the Nth the file
- * `stalled` is made. "stall-syncfs N 0": the same of syncfs(). "late-syncfs ERRNO 0": the
- * first syncfs() fails after a second, as it does once of a disk that failed. For tests/data/stage_disks.t. */
+ * `stalled` is made. "stall-syncfs N 0": the same of syncfs(). "late-syncfs ERRNO 0": the first syncfs() fails after a second, as it does
+ * once of a disk that failed. For tests/data/stage_disks.t. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

@@ -87,18 +87,12 @@ expect 2 'no user or password' 'a password in the address' stage http://me:pass@
 expect 0 'other users of this machine see the query' 'a query on the command line' stage "$http/signed?sig=s3cret-sig" --to "$dir/out/i"
 
 # what breaks off
-until_some() { # FILE: an eighth or more of the ranges are there
-	for _ in $(seq 300); do
-		[[ $(tail -n 1 "$1.gannet-fetch.state" 2>/dev/null) == *1* ]] && return
-		sleep 0.1
-	done
-	return 1
-}
+has_some() { [[ $(tail -n 1 "$1.gannet-fetch.state" 2>/dev/null) == *1* ]]; } # FILE: an eighth or more of the ranges are there
 killed() {
 	local pid
 	"$gannet" stage --from "$http/slow" --to "$dir/out/k" --threads 3 2>/dev/null &
 	pid=$!
-	until_some "$dir/out/k" || return 1
+	until_true has_some "$dir/out/k" || return 1
 	kill -KILL "$pid"
 	wait "$pid" 2>/dev/null
 	[[ ! -e $dir/out/k ]]
@@ -123,7 +117,7 @@ two() {
 	local pid
 	stage "$http/slow" --to "$dir/out/two" --threads 3 --json >"$dir/row2" &
 	pid=$!
-	until_some "$dir/out/two" && stage "$http/slow" --to "$dir/out/two" --json && wait "$pid" && same two
+	until_true has_some "$dir/out/two" && stage "$http/slow" --to "$dir/out/two" --json && wait "$pid" && same two
 }
 expect 0 '"was_there": true' 'of two at once one copies, and the other finds it there' two
 check 'a copy in the making' sh -c 'mv "$1" "$2"' sh "$dir/out/k" "$dir/k"
@@ -135,12 +129,9 @@ restarted() {
 	local pid
 	stage "$http/slow" --to "$dir/out/r" --threads 3 2>"$dir/err" &
 	pid=$!
-	until_some "$dir/out/r" || return 1
+	until_true has_some "$dir/out/r" || return 1
 	kill -TERM "$(cat "$dir/nginx.pid")"
-	for _ in $(seq 100); do
-		answers "$port" || break
-		sleep 0.1
-	done
+	until_true eval '! answers "$port"' || return 1
 	start_server nginx "$port" && wait "$pid" && grep -q 'again in' "$dir/err" && same r
 }
 check 'a server that is stopped and started in the middle' restarted
@@ -163,10 +154,7 @@ CONF
 	: >"$dir/closed.log"
 	stage "$2" --to "$dir/out/closed-$1" 2>"$dir/err" &
 	pid=$!
-	for _ in $(seq 200); do
-		grep -q ' 503$' "$dir/closed.log" && break
-		sleep 0.1
-	done
+	until_true grep -q ' 503$' "$dir/closed.log"
 	rm "$dir/closed"
 	wait "$pid" || { cat "$dir/err"; return 1; }
 	cat "$dir/err" "$dir/closed.log"

@@ -39,6 +39,7 @@ expect 0 '"failed_nodes": 0,.*"wrong_chunks": [1-9]' 'rank 0 may be it' nodes ze
 check 'which is named' grep -q 'node0 (rank 0) sent a wrong chunk' "$work/err"
 check 'and all have right copies' all_alike zero 3
 expect 0 '"nodes": 4, "failed_nodes": 1,' 'a node is lost before it sends the listing on' nodes listing 4 1 lost
+check 'and before it begins' test ! -e listing/n1.gannet-part
 check 'and the others get it of rank 0' alike listing/n0 listing/n2 listing/n3
 rm -rf zero/n1 zero/n1.*
 expect 0 '"wrong_chunks": [1-9]' 'a wrong chunk of a copy on disk' nodes zero 2 0 plain

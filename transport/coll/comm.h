@@ -6,7 +6,8 @@
  * Failures: when a rank is lost, the operations of each group that it is in fail with GN_ERR_PEER_LOST on every other rank of that
  * group, within the world's limits, and no operation of the group can start any more. The text names rank, host, reason and group.
  * Operations of groups without that rank complete, whatever their ranks wait for elsewhere; so does an operation that was complete
- * before the loss was known (but see gn_comm_end_with_world()). The world's communicator, and with it gn_comm_split() and gn_comm_alloc() of it, contains every rank.
+ * before the loss was known (but see gn_comm_end_with_world()). The world's communicator, and with it gn_comm_split() and
+ * gn_comm_alloc() of it, contains every rank.
  * A rank that was lost because it was stopped, and that continues, may for an instant go on with what it did: do not use buffers of
  * gn_comm_alloc() for another group after an operation with that rank has failed in them.
  * The loss of rank 0, and any other failure (GN_ERR_STALL, GN_ERR_MISMATCH, an operation freed while other ranks run it), ends all

@@ -24,9 +24,9 @@ struct gn_ucx_sealed {
 	struct gn_ucx_sealed *next, *next_free;
 	struct gn_ucx *ucx;
 	size_t room_bytes;
-	int rank, receives, has_counter;
+	int rank, has_counter;
 	enum kind kind;
-	struct gn_sealed_message message; /* of an active message's data: counter, len_bytes and into */
+	struct gn_sealed_message message; /* into: received. Of an active message's data: counter, len_bytes and into */
 	_Alignas(64) unsigned char bytes[];
 };
 
@@ -257,7 +257,7 @@ enum gn_status gn_ucx_unseal(struct gn_ucx_sealed **sealed, enum gn_status statu
 
 	if (!s)
 		return status;
-	if (s->receives && !status && s->message.into && !open_message(s)) {
+	if (!status && s->message.into && !open_message(s)) {
 		/* after a loss its sender may have given it up (gn_ucx_disown_sealed): the operation fails, and not the whole job */
 		if (s->kind != TAGGED || !gn_world_losses(f->world))
 			note_forged(f, s->rank);
@@ -286,7 +286,6 @@ static enum gn_status begin(struct gn_ucx *f, int rank, enum kind kind, int rece
 		return status ? status : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to encrypt a message of %zu bytes", len);
 	s->rank = rank;
 	s->kind = kind;
-	s->receives = receives;
 	s->has_counter = 0;
 	s->message = (struct gn_sealed_message){.aead = receives ? p->receives : p->sends, .len_bytes = len, .space = s->bytes};
 	*out = s;

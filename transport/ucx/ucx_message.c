@@ -88,7 +88,7 @@ enum gn_status gn_ucx_not_posted(struct gn_ucx_request *r, enum gn_status status
 	return gn_ucx_unseal(&r->sealed, status);
 }
 
-/* Of a message that does not go by stripe(): prepares its encryption, if it is encrypted. *data and *count become what UCX is given. */
+/* Of a message that does not go by gn_ucx_stripe(): prepares its encryption, if it is encrypted. *data and *count become what UCX is given. */
 static enum gn_status seal(struct gn_ucx *f, int rank, const struct gn_ucx_part *part, void **data, size_t *count, ucp_request_param_t *param,
 			   struct gn_ucx_request *r, struct gn_err *err)
 {

@@ -14,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #define THREADS 2 /* that copy, beside those that train */
 
@@ -161,8 +160,6 @@ void gn_staging_end(struct gn_staging *s)
 	atomic_store(&s->stop, 1);
 	pthread_join(s->thread, NULL);
 	for (int i = 0; i < GN_STAGING_DATASETS; i++)
-		for (int k = 0; k < GN_FOLDERS_MAX; k++)
-			if (s->holds[i][k] >= 0)
-				close(s->holds[i][k]);
+		gn_folders_release(s->holds[i]);
 	free(s);
 }

@@ -59,8 +59,7 @@ public:
 	int rank() const { return gannet_rank(group_); }
 	int size() const { return gannet_size(group_); }
 	char *staging() const { return staging_; }
-	// Whether large tensors are reduced without the staging memory: few ranks, all of one node, of a group that
-	// is the world.
+	// Whether large tensors are reduced without the staging memory: few ranks, all of one node, of a group that is the world.
 	bool takes_tensors() const { return takes_tensors_; }
 	// Whether all ranks are of one node.
 	bool is_local() const { return is_local_; }
