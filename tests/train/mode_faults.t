@@ -12,7 +12,9 @@ jsonl=$GN_SOURCE/tests/cmd/jsonl
 export UCX_WARN_UNUSED_ENV_VARS=n GANNET_LOG=warn OMP_NUM_THREADS=1
 modes=('' '--compress bf16' '--compress fp16' '--compress int8' '--compress topk:0.01' '--compress dgc:0.01' '--compress powersgd:2'
 	'--shard optimizer' '--shard gradients --accumulate 2' '--local-steps 4' '--transport tcp --algo ring' '--no-overlap' '--parallel data=1 --micro-batches 2'
-	'--parallel pipeline=2 --micro-batches 2 --pipe-schedule gpipe'
+	'--parallel pipeline=2 --micro-batches 2 --pipe-schedule gpipe' '--parallel pipeline=2 --micro-batches 4 --pipe-schedule 1f1b'
+	'--parallel pipeline=2 --cut fc1 --micro-batches 2 --pipe-schedule pipedream' '--parallel pipeline=2 --cut conv2 --pipe-schedule decoupled'
+	'--parallel tensor=2' '--parallel pipeline=2,tensor=2 --cut conv2 --micro-batches 2'
 	'--update sync --servers 1' '--update async --servers 1' '--update ssp:3 --servers 1'
 	'--update sync --servers shared' '--update async --servers shared' '--update ssp:3 --servers shared')
 some=()
@@ -89,13 +91,15 @@ went_on() { # NAME RANKS RANK
 	grep -qE "rank $3 (was killed by signal|ended with code 4).*; $(($2 - 1)) of $2 ranks succeeded" "$scratch/$1.err" ||
 		{ echo 'the others did not all succeed'; return 1; }
 }
-# All ranks are on one node, so that pipelines are ranks in a row.
+# All ranks are on one node, so that tensor groups and then pipelines are ranks in a row.
 stage_named() { # NAME RANKS MODE RANK
-	local stages=$2
+	local stages=$2 place
 	[[ $3 == *--parallel* ]] || return 0
 	[[ $3 != *pipeline=2* ]] || stages=2
-	grep -q "rank $4, stage $(($4 % stages)) of $stages of pipeline $(($4 / stages)), is lost" "$scratch/$1.err" ||
-		{ echo "the stage of rank $4 is not named"; return 1; }
+	place="stage $(($4 % stages)) of $stages of pipeline $(($4 / stages))"
+	[[ $3 != *tensor=2* ]] || place="slice $(($4 % 2)) of 2 of tensor group $(($4 / 2))"
+	[[ $3 != *pipeline=2,tensor=2* ]] || place="stage $(($4 / 2)) of 2, slice $(($4 % 2)) of 2 of pipeline 0"
+	grep -q "rank $4, $place, is lost" "$scratch/$1.err" || { echo "rank $4, $place, is not named"; return 1; }
 }
 # Ended by the loss of a rank, then resumed.
 lost() { # NAME RANKS MODE RANK CODE REFERENCE
@@ -108,7 +112,8 @@ fault() { # SEED
 	RANDOM=$1
 	mode=$((RANDOM % ${#modes[@]})) fault=${faults[RANDOM % ${#faults[@]}]} ranks=$((RANDOM % 3 + 2))
 	[[ ${modes[mode]} != *'--servers 1'* ]] || ((ranks > 2)) || ranks=3
-	[[ ${modes[mode]} != *pipeline=2* ]] || ((ranks != 3)) || ranks=4
+	[[ ${modes[mode]} != *pipeline=2* && ${modes[mode]} != *tensor=2* ]] || ((ranks != 3)) || ranks=4
+	[[ ${modes[mode]} != *pipeline=2,tensor=2* ]] || ranks=4
 	rank=$((RANDOM % ranks)) reference=$mode-$ranks mode=${modes[mode]}
 	echo "$fault: rank $rank of $ranks, train $mode"
 	[[ $(digest "$reference") ]] || lenet "$reference" "$ranks" "$mode" || { cat "$scratch/$reference.err"; return 1; }
