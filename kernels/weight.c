@@ -61,18 +61,38 @@ static size_t position_stride(const struct gn_weight_shape *s, struct gn_weight_
 	return 1;
 }
 
+/* Some input channels of an output channel. Their weights are input_step apart, those of an input channel step. */
+static inline void reorder_row(const float *from, float *to, int to_plain, size_t channels, size_t window, size_t input_step, size_t step)
+{
+	for (size_t i = 0; i < channels; i++)
+		for (size_t k = 0; k < window; k++)
+			if (to_plain)
+				to[i * window + k] = from[i * input_step + k * step];
+			else
+				to[i * input_step + k * step] = from[i * window + k];
+}
+
 void gn_weight_reorder(const struct gn_weight_shape *s, struct gn_weight_layout l, int to_plain, const float *from,
 		       float *to)
 {
-	const size_t step = position_stride(s, l);
+	/* a block of output by one of input channels at a time, which stays in the first cache */
+	const size_t block = l.block ? (size_t)l.block : 1, inputs = l.order == GN_WEIGHT_OI_BLOCKS ? block : s->in;
+	const size_t step = position_stride(s, l), input_step = to_in(s, l, 1);
 
 #pragma omp parallel for schedule(static) if (s->out * s->in * s->window > 1 << 14)
-	for (size_t o = 0; o < s->out; o++) {
-		for (size_t i = 0; i < s->in; i++) {
-			size_t plain = (o * s->in + i) * s->window, other = to_out(s, l, o) + to_in(s, l, i);
+	for (size_t first = 0; first < s->out; first += block) {
+		for (size_t i = 0; i < s->in; i += inputs) {
+			for (size_t o = first; o < first + block; o++) {
+				size_t plain = (o * s->in + i) * s->window, other = to_out(s, l, o) + to_in(s, l, i);
+				const float *a = from + (to_plain ? other : plain);
+				float *b = to + (to_plain ? plain : other);
 
-			for (size_t k = 0; k < s->window; k++)
-				to[to_plain ? plain + k : other + k * step] = from[to_plain ? other + k * step : plain + k];
+				/* most weights are of windows of one position */
+				if (s->window == 1)
+					reorder_row(a, b, to_plain, inputs, 1, input_step, step);
+				else
+					reorder_row(a, b, to_plain, inputs, s->window, input_step, step);
+			}
 		}
 	}
 }
