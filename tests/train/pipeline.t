@@ -160,14 +160,19 @@ refuse '65536 x --micro-batches 65536: a step has at most' 'more batches than ca
 	--micro-batches 65536 --parallel pipeline=2
 refuse 'what is trained depends on the mesh' 'auto and updates without a pause' --parallel auto --pipe-schedule pipedream
 refuse 'each mesh has cuts of its own' 'cuts for all meshes' --parallel auto --cut fc1
-refuse '.--parallel auto and --shard cannot be combined' 'auto and what pipelines cannot' --parallel auto --shard optimizer
+refuse '.--parallel auto and --shard gradients cannot be combined' 'auto and what pipelines cannot' --parallel auto --shard gradients
 refuse '--cut is where stages of a pipeline begin' 'a cut without a pipeline' --cut fc1
 refuse '--recompute is of stages, and needs a pipeline' 'nothing to recompute' --recompute
 refuse '.--recompute and --parallel auto cannot' 'auto, which does not know of it' --recompute --parallel auto
 refuse 'pipedream and --recompute cannot be combined: a stage has updated' 'parameters that have changed' --recompute --pipe-schedule pipedream \
 	--parallel pipeline=2
 refuse '--pipe-schedule is of pipelines' 'a schedule without a pipeline' --pipe-schedule gpipe
-refuse '.--parallel pipeline=2 and --shard cannot be combined: each stage' 'a sharded pipeline' --parallel pipeline=2 --shard optimizer
+refuse 'pipeline=2 and --shard gradients cannot be combined: a stage' 'gradients of micro-batches on several ranks' --parallel pipeline=2 \
+	--shard gradients
+refuse 'pipeline=2 and --compress auto cannot' 'a method for one stage' --parallel pipeline=2 --compress auto
+refuse 'pipedream and --shard cannot be combined' 'versions of parts' --parallel pipeline=2 --pipe-schedule pipedream --shard optimizer
+refuse 'data=2,pipeline=2, --shard and --elastic cannot be combined' 'parts that are lost' --parallel data=2,pipeline=2 --shard optimizer --elastic 2 \
+	--checkpoint "$scratch/parts"
 refuse 'the number of ranks changes' 'a number of ranks that may be lost' --parallel data=1,pipeline=1 --elastic 2
 refuse 'form pipelines of as many stages as before' 'a mesh that would be chosen again' --parallel auto --elastic 2 --checkpoint "$scratch/auto"
 refuse 'none of data=N' 'another word' --parallel experts=2

@@ -94,7 +94,7 @@ check 'with stage and slice' grep -q 'rank 3, stage 1 of 2, slice 1 of 2 of pipe
 refuse() { expect 2 "$1" "$2" "$gannet" train --data "$scratch/train" --model lenet "${@:3}"; }
 refuse '.--parallel pipeline=2,tensor=2 cannot be combined: slices of a stage' 'slices of stages that do not pause' \
 	--parallel pipeline=2,tensor=2 --pipe-schedule pipedream
-refuse '.--parallel tensor=2 and --shard cannot be combined: each rank' 'a sharded slice' --parallel tensor=2 --shard optimizer
+refuse '.--parallel tensor=2 and --compress int8 cannot be combined: what slices' 'copies that are rounded in different ways' --parallel tensor=2 --compress int8
 refuse '.--parallel tensor=2 and --device cuda cannot be combined' 'a GPU' --parallel tensor=2 --device cuda
 refuse 'cannot be divided by tensor=2' 'too few ranks' --parallel tensor=2
 finish

@@ -35,7 +35,7 @@ static void write_all(struct fixture *f)
 				f->arrays[k][i] = kept(r, k, i);
 		for (int i = 0; i < SHARED; i++)
 			f->shared[i] = (float)i + 0.5f;
-		assert_ok(gn_checkpoint_rank_write(f->folder, r, NULL, f->model, &f->state, &file, &err));
+		assert_ok(gn_checkpoint_rank_write(f->folder, r, NULL, &f->state, &file, &err));
 		assert_true(file.name[0] && file.len_bytes);
 	}
 }
@@ -52,7 +52,7 @@ static int setup(void **state)
 	f->count = gn_model_param_elements(f->model);
 	for (int k = 0; k < 2; k++)
 		f->arrays[k] = calloc(f->count, sizeof(float));
-	f->state = (struct gn_checkpoint_rank_state){2, names, f->arrays, f->shared, SHARED};
+	f->state = (struct gn_checkpoint_rank_state){.model = f->model, .count = 2, .names = names, .arrays = f->arrays, .shared = f->shared, .shared_count = SHARED};
 	write_all(f);
 	return 0;
 }
@@ -79,13 +79,14 @@ static void test_load(void **state)
 {
 	struct fixture *f = *state;
 	struct gn_err err;
+	int fits;
 
 	for (int ranks = 1; ranks <= 5; ranks++) {
 		double *sums = calloc(2 * f->count, sizeof *sums);
 
 		for (int r = 0; r < ranks; r++) {
 			memset(f->shared, 0, sizeof f->shared);
-			assert_ok(gn_checkpoint_load_rank(f->folder, WAS, NULL, f->model, r, ranks, &f->state, &err));
+			assert_ok(gn_checkpoint_load_rank(f->folder, WAS, NULL, r, ranks, &f->state, &fits, &err));
 			for (int i = 0; i < SHARED; i++)
 				assert_true(f->shared[i] == (float)i + 0.5f);
 			for (size_t i = 0; i < 2 * f->count; i++)
@@ -116,18 +117,45 @@ static void test_damage(void **state)
 	struct gn_checkpoint_rank_state other = f->state;
 	static const char *const others[] = {"residual", "else"};
 	struct gn_err err;
+	int fits;
 
 	other.names = others;
-	assert_int_equal(gn_checkpoint_load_rank(f->folder, WAS, NULL, f->model, 0, WAS, &other, &err), GN_ERR_DATA);
+	assert_int_equal(gn_checkpoint_load_rank(f->folder, WAS, NULL, 0, WAS, &other, &fits, &err), GN_ERR_DATA);
 	other = f->state;
 	other.shared_count = SHARED - 1;
-	assert_int_equal(gn_checkpoint_load_rank(f->folder, WAS, NULL, f->model, 0, WAS, &other, &err), GN_ERR_DATA);
-	assert_int_not_equal(gn_checkpoint_load_rank(f->folder, WAS + 1, NULL, f->model, 3, WAS + 1, &f->state, &err), GN_OK);
+	assert_int_equal(gn_checkpoint_load_rank(f->folder, WAS, NULL, 0, WAS, &other, &fits, &err), GN_ERR_DATA);
+	assert_int_not_equal(gn_checkpoint_load_rank(f->folder, WAS + 1, NULL, 3, WAS + 1, &f->state, &fits, &err), GN_OK);
+}
+
+static void test_parts(void **state)
+{
+	struct fixture *f = *state;
+	struct gn_checkpoint_rank_state part = f->state;
+	struct gn_err err;
+	int fits = 1;
+
+	/* written by ranks with all of the network */
+	part.part = "stage 1 of 2";
+	assert_ok(gn_checkpoint_load_rank(f->folder, WAS, NULL, 1, WAS, &part, &fits, &err));
+	assert_false(fits);
+	f->state.part = "stage 1 of 2";
+	write_all(f);
+	assert_ok(gn_checkpoint_load_rank(f->folder, WAS, NULL, 1, WAS, &part, &fits, &err));
+	assert_true(fits && f->arrays[0][3] == kept(1, 0, 3));
+	part.part = "stage 0 of 2";
+	assert_ok(gn_checkpoint_load_rank(f->folder, WAS, NULL, 1, WAS, &part, &fits, &err));
+	assert_false(fits);
+	part.part = "stage 1 of 2";
+	assert_ok(gn_checkpoint_load_rank(f->folder, WAS, NULL, 0, 2, &part, &fits, &err));
+	assert_false(fits);
+	part.part = NULL;
+	assert_ok(gn_checkpoint_load_rank(f->folder, WAS, NULL, 1, WAS, &part, &fits, &err));
+	assert_false(fits);
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_load), cmocka_unit_test(test_damage)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_load), cmocka_unit_test(test_damage), cmocka_unit_test(test_parts)};
 
 	return cmocka_run_group_tests(tests, setup, teardown);
 }

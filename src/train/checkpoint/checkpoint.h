@@ -75,8 +75,11 @@ struct gn_checkpoint_info {
 	char compress[32];	      /* the method of compression that was in use, as gn_compress_name has it; "": not said */
 };
 
-/* What differs from rank to rank: arrays laid out as the parameters, by name; and numbers that are the same on all. Borrowed. */
+/* What differs from rank to rank: arrays laid out as the parameters of model, by name; and numbers that are the same on all. part: which
+ * of the network model is, "stage 1 of 2"; NULL: all of it. Borrowed. */
 struct gn_checkpoint_rank_state {
+	const struct gn_model *model;
+	const char *part;
 	int count;
 	const char *const *names;
 	float *const *arrays;
@@ -127,9 +130,10 @@ enum gn_status gn_checkpoint_load(const char *folder, const struct gn_checkpoint
 				  const struct gn_model *model, const struct gn_checkpoint_arrays *arrays,
 				  struct gn_err *err);
 /* One process: what rank of `ranks` has of a run of was_ranks. With the same number its own. With another it gets the sum of those of ranks
- * rank, rank + ranks, ..., times ranks / was_ranks: a mean over ranks that they were kept back from gets the same in the end. */
-enum gn_status gn_checkpoint_load_rank(const char *folder, int64_t was_ranks, const struct gn_data_key *key, const struct gn_model *model,
-				       int rank, int ranks, const struct gn_checkpoint_rank_state *state, struct gn_err *err);
+ * rank, rank + ranks, ..., times ranks / was_ranks: a mean over ranks that they were kept back from gets the same in the end. *fits becomes
+ * 0, and nothing is read, where a file is of another part of the network, or of a part and the number of ranks is another. */
+enum gn_status gn_checkpoint_load_rank(const char *folder, int64_t was_ranks, const struct gn_data_key *key, int rank, int ranks,
+				       const struct gn_checkpoint_rank_state *state, int *fits, struct gn_err *err);
 /* GN_ERR_USAGE if the checkpoint is encrypted and there is no key. */
 enum gn_status gn_checkpoint_needs_key(const char *folder, const struct gn_checkpoint_info *info, const struct gn_data_key *key, struct gn_err *err);
 /* The file with the weights, or with their moving average, which must exist (GN_ERR_DATA). */

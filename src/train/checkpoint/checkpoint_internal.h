@@ -39,7 +39,7 @@ enum gn_status gn_checkpoint_write_files(struct gn_comm *comm, const char *folde
 					 const struct gn_model *model, const struct gn_checkpoint_arrays *a,
 					 struct gn_checkpoint_file files[GN_CHECKPOINT_RANK_FILES], struct gn_err *err);
 /* Writes the file of a rank, and fills in *file; nothing where s is NULL or empty. Blocks. */
-enum gn_status gn_checkpoint_rank_write(const char *folder, int rank, const struct gn_data_key *key, const struct gn_model *model,
+enum gn_status gn_checkpoint_rank_write(const char *folder, int rank, const struct gn_data_key *key,
 					const struct gn_checkpoint_rank_state *s, struct gn_checkpoint_file *file, struct gn_err *err);
 /* The manifest of all that was gathered, names of no file left out. */
 enum gn_status gn_checkpoint_write_manifest_of(const char *folder, const struct gn_checkpoint_info *info,

@@ -21,17 +21,18 @@ static int has_state(const struct gn_checkpoint_rank_state *s)
 	return s && (s->count || s->shared_count);
 }
 
-enum gn_status gn_checkpoint_rank_write(const char *folder, int rank, const struct gn_data_key *key, const struct gn_model *model,
+enum gn_status gn_checkpoint_rank_write(const char *folder, int rank, const struct gn_data_key *key,
 					const struct gn_checkpoint_rank_state *s, struct gn_checkpoint_file *file, struct gn_err *err)
 {
-	static const char *const metadata[] = {"format", "gannet-compress"};
-	size_t params = (size_t)gn_model_param_count(model), count = 0;
+	const char *const metadata[] = {"format", "gannet-compress", "part", s ? s->part : NULL};
+	size_t params, count = 0;
 	struct gn_tensor_entry *entries;
 	char path[PATH_MAX];
 	enum gn_status status;
 
 	if (!has_state(s))
 		return GN_OK;
+	params = (size_t)gn_model_param_count(s->model);
 	name_file(rank, file->name);
 	status = gn_path_join(path, sizeof path, folder, file->name, err);
 	if (!status)
@@ -41,7 +42,7 @@ enum gn_status gn_checkpoint_rank_write(const char *folder, int rank, const stru
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to write %s", path);
 	for (int k = 0; !status && k < s->count; k++)
 		for (size_t i = 0; i < params; i++) {
-			const struct gn_param *p = gn_model_param(model, (int)i);
+			const struct gn_param *p = gn_model_param(s->model, (int)i);
 			struct gn_tensor_entry *e = &entries[count++];
 
 			*e = (struct gn_tensor_entry){.type = GN_TENSOR_F32, .dims = 1, .shape = {(int64_t)p->count},
@@ -54,7 +55,7 @@ enum gn_status gn_checkpoint_rank_write(const char *folder, int rank, const stru
 		memcpy(entries[count++].name, shared_name, sizeof shared_name);
 	}
 	if (!status)
-		status = gn_safetensors_write(path, key, entries, count, metadata, 1, file->sha256, &file->len_bytes, err);
+		status = gn_safetensors_write(path, key, entries, count, metadata, s->part ? 2 : 1, file->sha256, &file->len_bytes, err);
 	free(entries);
 	return status;
 }
@@ -70,15 +71,15 @@ static enum gn_status read_tensor(const struct gn_safetensors *f, const char *pa
 }
 
 /* Adds scale times what the file has; the scratch is of the largest parameter. */
-static enum gn_status add_arrays(const struct gn_safetensors *f, const char *path, const struct gn_model *model,
-				 const struct gn_checkpoint_rank_state *s, float scale, float *scratch, struct gn_err *err)
+static enum gn_status add_arrays(const struct gn_safetensors *f, const char *path, const struct gn_checkpoint_rank_state *s, float scale,
+				 float *scratch, struct gn_err *err)
 {
 	char name[GN_TENSOR_NAME_MAX];
 	enum gn_status status = GN_OK;
 
 	for (int k = 0; k < s->count; k++)
-		for (int i = 0; i < gn_model_param_count(model) && !status; i++) {
-			const struct gn_param *p = gn_model_param(model, i);
+		for (int i = 0; i < gn_model_param_count(s->model) && !status; i++) {
+			const struct gn_param *p = gn_model_param(s->model, i);
 
 			snprintf(name, sizeof name, "%s/%s", s->names[k], p->name);
 			status = read_tensor(f, path, name, p->count, scratch, err);
@@ -88,9 +89,16 @@ static enum gn_status add_arrays(const struct gn_safetensors *f, const char *pat
 	return status;
 }
 
+static int is_of(const struct gn_safetensors *f, const char *part)
+{
+	const char *was = gn_safetensors_metadata(f, "part");
+
+	return was && part ? !strcmp(was, part) : was == part;
+}
+
 /* The file of a rank of the run that wrote it. */
-static enum gn_status load_file(const char *folder, int64_t was, const struct gn_data_key *key, int with_arrays, const struct gn_model *model,
-				const struct gn_checkpoint_rank_state *s, float scale, float *scratch, struct gn_err *err)
+static enum gn_status load_file(const char *folder, int64_t was, const struct gn_data_key *key, int with_arrays,
+				const struct gn_checkpoint_rank_state *s, float scale, float *scratch, int *fits, struct gn_err *err)
 {
 	char name[64], path[PATH_MAX];
 	struct gn_safetensors *f;
@@ -102,27 +110,34 @@ static enum gn_status load_file(const char *folder, int64_t was, const struct gn
 		status = gn_safetensors_open(path, key, &f, err);
 	if (status)
 		return status;
-	if (with_arrays)
-		status = add_arrays(f, path, model, s, scale, scratch, err);
-	if (!status && s->shared_count)
+	*fits = is_of(f, s->part);
+	if (with_arrays && *fits)
+		status = add_arrays(f, path, s, scale, scratch, err);
+	if (!status && s->shared_count && *fits)
 		status = read_tensor(f, path, shared_name, s->shared_count, s->shared, err);
 	gn_safetensors_close(f);
 	return status;
 }
 
-enum gn_status gn_checkpoint_load_rank(const char *folder, int64_t was_ranks, const struct gn_data_key *key, const struct gn_model *model,
-				       int rank, int ranks, const struct gn_checkpoint_rank_state *s, struct gn_err *err)
+enum gn_status gn_checkpoint_load_rank(const char *folder, int64_t was_ranks, const struct gn_data_key *key, int rank, int ranks,
+				       const struct gn_checkpoint_rank_state *s, int *fits, struct gn_err *err)
 {
-	float *scratch = malloc(gn_model_param_elements(model) * sizeof *scratch + 1);
-	float scale = (float)ranks / (float)was_ranks;
-	enum gn_status status = scratch ? GN_OK : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to load %s", folder);
+	float *scratch, scale = (float)ranks / (float)was_ranks;
+	size_t elements = has_state(s) ? gn_model_param_elements(s->model) : 0;
+	enum gn_status status = GN_OK;
 
+	*fits = !has_state(s) || !s->part || was_ranks == ranks;
+	if (!has_state(s) || !*fits)
+		return GN_OK;
+	scratch = malloc(elements * sizeof *scratch + 1);
+	if (!scratch)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to load %s", folder);
 	for (int k = 0; k < s->count; k++)
-		memset(s->arrays[k], 0, gn_model_param_elements(model) * sizeof(float));
-	for (int64_t was = rank; has_state(s) && was < was_ranks && !status; was += ranks)
-		status = load_file(folder, was, key, 1, model, s, scale, scratch, err);
-	if (has_state(s) && rank >= was_ranks && !status)
-		status = load_file(folder, 0, key, 0, model, s, scale, scratch, err);
+		memset(s->arrays[k], 0, elements * sizeof(float));
+	for (int64_t was = rank; was < was_ranks && !status && *fits; was += ranks)
+		status = load_file(folder, was, key, 1, s, scale, scratch, fits, err);
+	if (rank >= was_ranks && !status)
+		status = load_file(folder, 0, key, 0, s, scale, scratch, fits, err);
 	free(scratch);
 	return status;
 }

@@ -25,7 +25,7 @@ static void add(struct items *all, const float *from, size_t count, float **to)
 		all->list[all->count++] = (struct item){from, count, to};
 }
 
-static enum gn_status add_own(struct gn_checkpoint_snapshot *s, struct items *all, size_t params, const struct gn_checkpoint_rank_state *own,
+static enum gn_status add_own(struct gn_checkpoint_snapshot *s, struct items *all, const struct gn_checkpoint_rank_state *own,
 			      struct gn_err *err)
 {
 	if (!own)
@@ -33,11 +33,11 @@ static enum gn_status add_own(struct gn_checkpoint_snapshot *s, struct items *al
 	if (own->count > GN_CHECKPOINT_OWN_MAX)
 		return gn_err_set(err, GN_ERR_FAILED, "a rank has %d arrays of its own for checkpoints, more than %d", own->count,
 				  GN_CHECKPOINT_OWN_MAX);
-	s->own = (struct gn_checkpoint_rank_state){.count = own->count, .names = s->own_names, .arrays = s->own_arrays,
+	s->own = (struct gn_checkpoint_rank_state){.model = own->model, .part = own->part, .count = own->count, .names = s->own_names, .arrays = s->own_arrays,
 						   .shared_count = own->shared_count};
 	for (int k = 0; k < own->count; k++) {
 		s->own_names[k] = own->names[k];
-		add(all, own->arrays[k], params, &s->own_arrays[k]);
+		add(all, own->arrays[k], gn_model_param_elements(own->model), &s->own_arrays[k]);
 	}
 	add(all, own->shared, own->shared_count, &s->own.shared);
 	s->arrays.own = &s->own;
@@ -63,7 +63,7 @@ static enum gn_status list(struct gn_checkpoint_snapshot *s, const struct gn_mod
 	}
 	for (int k = 0; (with_slots || a->is_split) && k < gn_optim_slots(optimizer); k++)
 		add(all, a->slots[k], slot, &s->arrays.slots[k]);
-	return add_own(s, all, params, a->own, err);
+	return add_own(s, all, a->own, err);
 }
 
 static size_t room(const struct item *i)
@@ -129,11 +129,11 @@ enum gn_status gn_checkpoint_snapshot_take(struct gn_checkpoint_snapshot *s, con
 	return GN_OK;
 }
 
-void gn_checkpoint_snapshot_to_plain(struct gn_checkpoint_snapshot *s, struct gn_weight_layouts *layouts)
+void gn_checkpoint_snapshot_to_plain(struct gn_checkpoint_snapshot *s, struct gn_weight_layouts *layouts, struct gn_weight_layouts *own)
 {
 	gn_weight_layouts_out(layouts, s->arrays.params);
 	for (int k = 0; k < s->own.count && s->arrays.own; k++)
-		gn_weight_layouts_out(layouts, s->own_arrays[k]);
+		gn_weight_layouts_out(own, s->own_arrays[k]);
 	if (s->arrays.is_split && (!s->arrays.in_layouts || s->arrays.begin == s->arrays.end))
 		return;
 	gn_weight_layouts_out(layouts, s->arrays.average_params);

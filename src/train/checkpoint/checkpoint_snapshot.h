@@ -26,8 +26,9 @@ enum gn_status gn_checkpoint_snapshot_reserve(struct gn_checkpoint_snapshot *s, 
 /* Copies them, with all of the caller's OpenMP threads. */
 enum gn_status gn_checkpoint_snapshot_take(struct gn_checkpoint_snapshot *s, const struct gn_model *model, int rank, int with_slots,
 					   enum gn_optim_kind optimizer, const struct gn_checkpoint_arrays *arrays, struct gn_err *err);
-/* From the run's order of weights to torch's, once; what is split is in torch's order already. */
-void gn_checkpoint_snapshot_to_plain(struct gn_checkpoint_snapshot *s, struct gn_weight_layouts *layouts);
+/* From the run's order of weights to torch's, once; what is split is in torch's order already. own: layouts of what is this
+ * rank's own. */
+void gn_checkpoint_snapshot_to_plain(struct gn_checkpoint_snapshot *s, struct gn_weight_layouts *layouts, struct gn_weight_layouts *own);
 void gn_checkpoint_snapshot_release(struct gn_checkpoint_snapshot *s);
 
 #endif

@@ -117,7 +117,7 @@ enum gn_status gn_checkpoint_write_files(struct gn_comm *comm, const char *folde
 	if (!status && !rank && a->average_params)
 		status = write_weights(folder, info, model, "ema.safetensors", a->average_params, a->average_buffers,
 				       &files[2], err);
-	return status ? status : gn_checkpoint_rank_write(folder, rank, info->key, model, a->own, &files[3], err);
+	return status ? status : gn_checkpoint_rank_write(folder, rank, info->key, a->own, &files[3], err);
 }
 
 enum gn_status gn_checkpoint_write_manifest_of(const char *folder, const struct gn_checkpoint_info *info,

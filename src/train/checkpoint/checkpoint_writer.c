@@ -20,7 +20,7 @@ enum stage { NONE, LOCAL, SHARED, COMMIT };
 struct gn_checkpoint_writer {
 	struct gn_comm *comm;
 	const struct gn_model *model;
-	struct gn_weight_layouts *layouts;
+	struct gn_weight_layouts *layouts, *own_layouts;
 	struct gn_checkpoint_target target;
 	char local[PATH_MAX];		/* "": none */
 	int rank, node, writes_slots;
@@ -97,7 +97,7 @@ static void *run(void *argument)
 	lower_priority();
 	omp_set_num_threads(1);
 	if (!w->is_plain)
-		gn_checkpoint_snapshot_to_plain(&w->snapshot, w->layouts);
+		gn_checkpoint_snapshot_to_plain(&w->snapshot, w->layouts, w->own_layouts);
 	w->is_plain = 1;
 	w->status = w->stage == LOCAL ? write_local(w, &w->err) : w->stage == SHARED ? write_shared(w, &w->err) : commit(w, &w->err);
 	w->cpu_s += gn_clock_thread_cpu_s();
@@ -165,6 +165,8 @@ enum gn_status gn_checkpoint_writer_create(const struct gn_checkpoint_writer_opt
 	w->node = gn_checkpoint_node(o->comm, w->rank);
 	w->writes_slots = gn_checkpoint_writes_slots(o->comm);
 	status = gn_weight_layouts_copy(o->layouts, &w->layouts, err);
+	if (!status)
+		status = gn_weight_layouts_copy(o->own_layouts, &w->own_layouts, err);
 	if (status)
 		gn_checkpoint_writer_destroy(w);
 	else
@@ -181,6 +183,7 @@ void gn_checkpoint_writer_destroy(struct gn_checkpoint_writer *w)
 		remove_unfinished(w);
 	gn_checkpoint_snapshot_release(&w->snapshot);
 	gn_weight_layouts_destroy(w->layouts);
+	gn_weight_layouts_destroy(w->own_layouts);
 	free(w->all);
 	free(w);
 }

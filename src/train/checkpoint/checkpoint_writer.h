@@ -21,7 +21,7 @@ struct gn_checkpoint_writer;
 struct gn_checkpoint_writer_options {
 	struct gn_comm *comm;			/* borrowed, as the next two */
 	const struct gn_model *model;
-	const struct gn_weight_layouts *layouts; /* of the arrays; copied */
+	const struct gn_weight_layouts *layouts, *own_layouts; /* of the arrays, and of this rank's own; copied */
 	struct gn_checkpoint_target target;	/* what it points to is borrowed */
 	const char *local;			/* as gn_checkpoint_local_begin() gives it; copied; NULL: none */
 };

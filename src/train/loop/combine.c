@@ -32,6 +32,17 @@ static int asks_dgc(const struct gn_train_options *o)
 	return method_of(o) == GN_COMPRESS_DGC;
 }
 
+static int asks_auto_compress(const struct gn_train_options *o)
+{
+	return method_of(o) == GN_COMPRESS_AUTO;
+}
+
+/* An element's fate depends on others that are not of its tensor. */
+static int asks_lossy(const struct gn_train_options *o)
+{
+	return method_of(o) == GN_COMPRESS_INT8 || method_of(o) == GN_COMPRESS_TOPK || method_of(o) == GN_COMPRESS_DGC;
+}
+
 static int asks_gpu(const struct gn_train_options *o)
 {
 	return !strcmp(o->device, "cuda") || !strcmp(o->device, "auto");
@@ -75,6 +86,11 @@ static int asks_average(const struct gn_train_options *o)
 static int asks_shard(const struct gn_train_options *o)
 {
 	return gn_shard_mode_of(o->shard) != GN_SHARD_NONE;
+}
+
+static int asks_shard_gradients(const struct gn_train_options *o)
+{
+	return gn_shard_mode_of(o->shard) == GN_SHARD_GRADIENTS;
 }
 
 static int asks_servers(const struct gn_train_options *o)
@@ -193,14 +209,17 @@ VALUE_OF(update)
 VALUE_OF(parallel)
 VALUE_OF(pipe_schedule)
 
-enum { COMPRESS, DGC, LOCAL, SHARD, GPU, SHARED, ALLREDUCE, OTHER_THAN_SGD, LARGE_BATCH, NESTEROV, AVERAGE, SERVERS, ASYNC, CLIP, SYNC_BN,
+enum { COMPRESS, AUTO_COMPRESS, LOSSY, DGC, LOCAL, SHARD, SHARD_GRADIENTS, GPU, SHARED, ALLREDUCE, OTHER_THAN_SGD, LARGE_BATCH, NESTEROV, AVERAGE, SERVERS, ASYNC, CLIP, SYNC_BN,
        HALVING, TRACE, CLASS_WEIGHTS, ELASTIC, GROWTH, LOCAL_FOLDER, PIPELINE, ASYNC_PIPELINE, RESIZE, FREEZE,
        KEPT_BATCH, SCALED_BATCH, GLOBAL_BATCH, TENSOR, RECOMPUTE };
 static const struct gn_train_feature features[] = {
 	[COMPRESS] = {"--compress", "--compress topk:0.1", asks_compress, compress_of},
+	[AUTO_COMPRESS] = {"--compress auto", "--compress auto", asks_auto_compress, compress_of},
+	[LOSSY] = {"--compress int8, topk:F or dgc:F", "--compress int8", asks_lossy, compress_of},
 	[DGC] = {"--compress dgc:F", "--compress dgc:0.1", asks_dgc, compress_of},
 	[LOCAL] = {"--local-steps", "--local-steps 4", asks_local, NULL},
 	[SHARD] = {"--shard", "--shard optimizer", asks_shard, NULL},
+	[SHARD_GRADIENTS] = {"--shard gradients", "--shard gradients", asks_shard_gradients, NULL},
 	[GPU] = {"--device cuda or auto", "--device cuda", asks_gpu, device_of},
 	[SHARED] = {"--algo shared", "--algo shared", asks_shared, NULL},
 	[ALLREDUCE] = {"--algo except auto and ring", "--algo double-tree", asks_allreduce, algo_of},
@@ -265,24 +284,27 @@ static const struct gn_train_conflict conflicts[] = {
 	{&features[GLOBAL_BATCH], &features[LOCAL], "a rank trains by the mean of its own batches, of which ranks may have different numbers"},
 	{&features[GLOBAL_BATCH], &features[SERVERS], "servers take the same share of each worker's gradients"},
 	{&features[ELASTIC], &features[LOCAL_FOLDER], "parts of checkpoints are lost with the node that has them"},
-	{&features[PIPELINE], &features[COMPRESS], "each stage has gradients of its own, and compression is for those of the whole network"},
+	{&features[PIPELINE], &features[AUTO_COMPRESS], "methods are compared on the gradients of a whole network: name one"},
+	{&features[PIPELINE], &features[DGC], "it clips by the norm of a rank's whole gradient, of which a stage has a part"},
 	{&features[PIPELINE], &features[LOCAL], "stages of one network cannot train by themselves"},
-	{&features[PIPELINE], &features[SHARD], "each stage has its own optimizer state already"},
+	{&features[PIPELINE], &features[SHARD_GRADIENTS], "a stage adds up the gradients of its micro-batches before ranks sum them: give --shard optimizer"},
 	{&features[PIPELINE], &features[SERVERS], "servers have the whole network's parameters"},
 	{&features[PIPELINE], &features[GPU], "stages compute in the host's memory only"},
 	{&features[PIPELINE], &features[GROWTH], "those that join come one by one, and a pipeline takes several ranks"},
 	{&features[PIPELINE], &features[LOCAL_FOLDER], "each stage writes its own part of a checkpoint, and nodes keep whole ones"},
 	{&features[PIPELINE], &features[RESIZE], "stages exchange activations of one size"},
 	{&features[PIPELINE], &features[FREEZE], "a stage might have nothing left to train"},
-	{&features[TENSOR], &features[COMPRESS], "each rank has gradients of its slices, and compression is for those of the whole network"},
+	{&features[TENSOR], &features[AUTO_COMPRESS], "methods are compared on the gradients of a whole network: name one"},
+	{&features[TENSOR], &features[LOSSY], "what slices have copies of is rounded or left out with its neighbours, which differ: give bf16, fp16 or powersgd:R"},
 	{&features[TENSOR], &features[LOCAL], "slices of one network cannot train by themselves"},
-	{&features[TENSOR], &features[SHARD], "each rank has the optimizer state of its slices already"},
 	{&features[TENSOR], &features[SERVERS], "servers have the whole network's parameters"},
 	{&features[TENSOR], &features[GPU], "activations are exchanged in the host's memory only"},
 	{&features[TENSOR], &features[SYNC_BN], "statistics are of the channels that a rank has, which others do not have"},
 	{&features[TENSOR], &features[ELASTIC], "slices of the network are lost with their rank"},
 	{&features[TENSOR], &features[LOCAL_FOLDER], "the first rank writes the slices of all, and nodes keep what their own ranks have"},
 	{&features[TENSOR], &features[RESIZE], "ranks exchange activations of one size"},
+	{&features[ASYNC_PIPELINE], &features[COMPRESS], "each micro-batch is an update, and what is kept back would come many updates late"},
+	{&features[ASYNC_PIPELINE], &features[SHARD], "stages keep versions of all their parameters, and update them after each micro-batch"},
 	{&features[ASYNC_PIPELINE], &features[CLIP], "the norm is of all stages, which do not wait for each other"},
 	{&features[ASYNC_PIPELINE], &features[CLASS_WEIGHTS], "stages update before the weights of a batch's labels have come back to them"},
 	{&features[ASYNC_PIPELINE], &features[ELASTIC], "stages are at different micro-batches when one is lost"},
@@ -320,6 +342,9 @@ static enum gn_status check_parallel(const struct gn_train_options *o, struct gn
 	if (o->parallel && shape.data && shape.pipeline == 1 && shape.tensor == 1 && asks_elastic(o))
 		return gn_err_set(err, GN_ERR_USAGE, "--parallel %s and --elastic cannot be combined: the number of ranks changes; leave --parallel out",
 				  o->parallel);
+	if (o->parallel && asks_shard(o) && asks_elastic(o) && (shape.pipeline != 1 || shape.tensor > 1))
+		return gn_err_set(err, GN_ERR_USAGE, "--parallel %s, --shard and --elastic cannot be combined: a lost rank's part of its stage's optimizer state has "
+				  "no copy; leave --shard out", o->parallel);
 	if (is_auto && asks_elastic(o))
 		return gn_err_set(err, GN_ERR_USAGE, "--parallel auto and --elastic cannot be combined: the ranks that are left form pipelines of as many stages "
 				  "as before; give --parallel pipeline=P, or leave it out");

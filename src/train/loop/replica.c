@@ -114,6 +114,24 @@ int gn_replica_most_batches(const struct gn_replica *r)
 	return (int)ceil(gn_replica_mean_batches(r));
 }
 
+/* What of the parameters is updated here, and over which ranks norms are summed. */
+static void set_groups(const struct gn_replica *r, struct gn_optimizer_arrays *arrays)
+{
+	const struct gn_replica_options *o = &r->options;
+	struct gn_update_group *slices = o->tensor ? gn_tensor_group_updates(o->tensor) : NULL;
+	struct gn_update_group *network = o->pipe && !o->async_batches ? gn_pipe_stage_group(o->pipe) : slices;
+
+	arrays->parts = o->tensor ? gn_tensor_group_parts(o->tensor) : NULL;
+	arrays->group = network;
+	arrays->parts_group = slices;
+	if (!r->shard)
+		return;
+	gn_shard_set_beyond(r->shard, network, slices);
+	arrays->parts = gn_shard_parts(r->shard);
+	arrays->group = gn_shard_group(r->shard);
+	arrays->parts_group = gn_shard_pieces_group(r->shard);
+}
+
 enum gn_status gn_replica_share(struct gn_replica *r, struct gn_err *err)
 {
 	const struct gn_replica_options *o = &r->options;
@@ -122,13 +140,9 @@ enum gn_status gn_replica_share(struct gn_replica *r, struct gn_err *err)
 
 	if (!status && is_sharded(r))
 		status = alloc_shard(r, err);
-	arrays.parts = r->shard ? gn_shard_parts(r->shard) : o->tensor ? gn_tensor_group_parts(o->tensor) : NULL;
+	set_groups(r, &arrays);
 	arrays.elsewhere = o->servers != NULL;
 	arrays.no_slots = o->servers && gn_server_client_worker(o->servers) > 0;
-	arrays.group = r->shard ? gn_shard_group(r->shard) : o->pipe && !o->async_batches ? gn_pipe_stage_group(o->pipe)
-								     : o->tensor ? gn_tensor_group_updates(o->tensor) : NULL;
-	arrays.parts_group = o->tensor ? gn_tensor_group_updates(o->tensor) : NULL;
-
 	/* sums of each batch are collective: all ranks need as many batches */
 	r->divides = r->shard && o->shard == GN_SHARD_GRADIENTS && o->batches > 1 && o->step_batches % gn_comm_size(o->comm) == 0;
 	if (!status)

@@ -132,6 +132,7 @@ struct gn_session_pipeline {
 	struct gn_tensor_group *tensor; /* NULL: without group */
 	struct gn_model *stage_model; /* of all slices of a pipeline's stage; NULL: the whole network, or part */
 	struct gn_model *part;	/* this rank's */
+	char place[96];		/* what of the network that is */
 	int *nodes;		/* [stages - 1]: the first node of each stage but the first */
 	struct gn_weight_layouts *plain; /* of the whole network: torch's order */
 	float *params, *buffers; /* NULL: this rank has none of the whole */

@@ -42,7 +42,7 @@ enum gn_status gn_carried_take(struct gn_carried *c, struct gn_session *s, struc
 	status = gn_checkpoint_snapshot_take(&c->copy, s->model, 0, 1, s->checkpoint.info.optimizer, &a, err);
 	if (status)
 		return status;
-	gn_checkpoint_snapshot_to_plain(&c->copy, s->replica.layouts);
+	gn_checkpoint_snapshot_to_plain(&c->copy, s->replica.layouts, s->replica.layouts);
 	c->is_there = 1;
 	return GN_OK;
 }

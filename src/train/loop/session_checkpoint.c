@@ -81,7 +81,7 @@ static struct gn_checkpoint_target target_of(const struct gn_session *s)
 static enum gn_status make_writer(struct gn_session *s, struct gn_err *err)
 {
 	struct gn_checkpoint_writer_options o = {.comm = s->comm, .model = s->model, .target = target_of(s),
-		.layouts = s->pipeline ? s->pipeline->plain : s->replica.layouts};
+		.layouts = s->pipeline ? s->pipeline->plain : s->replica.layouts, .own_layouts = s->replica.layouts};
 	enum gn_status status = claim_local(s, &o.target, err);
 
 	o.local = s->checkpoint.local;
@@ -141,12 +141,12 @@ static enum gn_status reserve(struct gn_session *s, struct gn_err *err)
 	enum gn_status status;
 
 	arrays.own = &own;
-	if (s->replica.shard) {
+	if (s->pipeline) {
+		gn_session_set_stage_range(s, &arrays);
+	} else if (s->replica.shard) {
 		gn_session_set_range(s, &arrays);
 		arrays.average_params = gn_replica_has_average(&s->replica) ? s->replica.flat : NULL;
 		arrays.average_buffers = s->replica.ema.buffers.host;
-	} else if (s->pipeline) {
-		gn_session_set_stage_range(s, &arrays);
 	} else if (s->options->served) {
 		gn_session_set_served_range(s, &arrays);
 	}
@@ -209,10 +209,10 @@ static enum gn_status copy_state(struct gn_session *s, struct gn_err *err)
 	arrays.own = &own;
 	if (s->replica.compressor)
 		gn_compress_name(gn_compressor_spec(s->replica.compressor), s->checkpoint.info.compress);
-	if (s->replica.shard)
-		status = gn_session_split_state(s, &arrays, err);
-	else if (s->pipeline)
+	if (s->pipeline)
 		status = gn_session_split_stage(s, &arrays, err);
+	else if (s->replica.shard)
+		status = gn_session_split_state(s, &arrays, err);
 	else if (s->options->served)
 		status = gn_session_fetch_served(s, 0, &arrays, err);
 	if (!status) {

@@ -106,14 +106,17 @@ static enum gn_status gather(struct gn_session *s, const struct gn_array *part, 
 enum gn_status gn_session_gather(struct gn_session *s, int everywhere, struct gn_err *err)
 {
 	const struct gn_session_pipeline *p = s->pipeline;
-	const struct gn_replica *r = &s->replica;
+	struct gn_replica *r = &s->replica;
+	struct gn_ema average;
 	enum gn_status status = p ? gather(s, &r->params, 0, p->params, everywhere, err) : GN_OK;
 
 	if (!status && p)
 		status = gather(s, &r->buffers, 1, p->buffers, everywhere, err);
 	if (status || !p || !gn_replica_has_average(r))
 		return status;
-	status = gather(s, &r->ema.params, 0, p->average_params, everywhere, err);
+	status = gn_replica_whole_average(r, &average, err);
+	if (!status)
+		status = gather(s, &average.params, 0, p->average_params, everywhere, err);
 	return status ? status : gather(s, &r->ema.buffers, 1, p->average_buffers, everywhere, err);
 }
 
@@ -143,6 +146,18 @@ void gn_session_set_stage_range(const struct gn_session *s, struct gn_checkpoint
 	a->end = s->worker || is_other_slice(s->pipeline) ? a->begin : r[0].end; /* pipelines have the same state: the first one writes it */
 }
 
+/* All of a slot of this rank's stage and slice; sharded: collective, where gradients are. */
+static enum gn_status whole_slot(const struct gn_session *s, int k, struct gn_array *out, struct gn_err *err)
+{
+	const struct gn_replica *r = &s->replica;
+
+	*out = *gn_optimizer_slot(r->optimizer, k);
+	if (!r->shard)
+		return GN_OK;
+	*out = (struct gn_array){.device = r->flat, .host = r->flat, .count = r->params.count};
+	return gn_shard_gather(r->shard, gn_optimizer_slot(r->optimizer, k)->host, r->flat, err);
+}
+
 enum gn_status gn_session_split_stage(struct gn_session *s, struct gn_checkpoint_arrays *a, struct gn_err *err)
 {
 	int slots = gn_optim_slots(s->checkpoint.info.optimizer);
@@ -155,8 +170,13 @@ enum gn_status gn_session_split_stage(struct gn_session *s, struct gn_checkpoint
 			status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a part of the optimizer's state");
 	}
 	status = gn_agree_status(s->comm, status, err);
-	for (int k = 0; k < slots && !status; k++)
-		status = s->worker ? GN_OK : gn_session_alone(s, copy_stage(s, gn_optimizer_slot(s->replica.optimizer, k), 0, a->slots[k], err));
+	for (int k = 0; k < slots && !status; k++) {
+		struct gn_array slot;
+
+		status = whole_slot(s, k, &slot, err);
+		if (!status && !s->worker)
+			status = gn_session_alone(s, copy_stage(s, &slot, 0, a->slots[k], err));
+	}
 	return status;
 }
 
@@ -204,6 +224,33 @@ static enum gn_status take(const struct gn_session *s, const float *whole, int k
 	return !part->count || status ? status : gn_comm_broadcast(p->data, part->host, part->count * sizeof(float), 0, err);
 }
 
+/* The same of optimizer state and averages, of which a rank may have a part, in the run's order. */
+static enum gn_status take_state(const struct gn_session *s, const float *whole, const struct gn_array *part, struct gn_err *err)
+{
+	const struct gn_replica *r = &s->replica;
+	const struct gn_array flat = {.device = r->flat, .host = r->flat, .count = r->params.count};
+	enum gn_status status = take(s, whole, 0, r->shard ? &flat : part, err);
+
+	if (status || !r->shard)
+		return status;
+	gn_weight_layouts_in(r->layouts, r->flat);
+	gn_parts_pack(gn_shard_parts(r->shard), r->flat, part->host);
+	return GN_OK;
+}
+
+/* From parameters, which are in torch's order yet; what is sharded is in the run's. */
+static void begin_average(struct gn_session *s)
+{
+	struct gn_replica *r = &s->replica;
+	float *params = r->shard ? r->flat : r->params.host;
+
+	if (r->shard) {
+		memcpy(params, r->params.host, r->params.count * sizeof *params);
+		gn_weight_layouts_in(r->layouts, params);
+	}
+	gn_ema_set(&r->ema, params, r->buffers.host);
+}
+
 static enum gn_status restore_slots(struct gn_session *s, const char *folder, const struct gn_checkpoint_info *info, struct gn_err *err)
 {
 	int root = gn_comm_rank(s->comm) == 0;
@@ -219,7 +266,7 @@ static enum gn_status restore_slots(struct gn_session *s, const char *folder, co
 			status = gn_checkpoint_load(folder, info, gn_session_key(s), s->model, &a, err);
 		status = gn_agree_status(s->comm, status, err);
 		if (!status)
-			status = take(s, whole, 0, gn_optimizer_slot(s->replica.optimizer, k), err);
+			status = take_state(s, whole, gn_optimizer_slot(s->replica.optimizer, k), err);
 	}
 	free(whole);
 	return status;
@@ -234,9 +281,9 @@ enum gn_status gn_session_restore_stage(struct gn_session *s, const char *folder
 	if (!status)
 		status = take(s, p->buffers, 1, &r->buffers, err);
 	if (!status && gn_replica_has_average(r))
-		gn_ema_set(&r->ema, r->params.host, r->buffers.host);
+		begin_average(s);
 	if (!status && folder && gn_replica_has_average(r) && info->has_average) {
-		status = take(s, p->average_params, 0, &r->ema.params, err);
+		status = take_state(s, p->average_params, &r->ema.params, err);
 		if (!status)
 			status = take(s, p->average_buffers, 1, &r->ema.buffers, err);
 	}

@@ -7,6 +7,7 @@
 #include "transport/bootstrap/regroup.h"
 #include "transport/coll/agree.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 static enum gn_status place(struct gn_session_pipeline *p, const struct gn_mesh_shape *shape, const struct gn_world *world, struct gn_err *err)
@@ -115,6 +116,14 @@ static enum gn_status make_part(struct gn_session *s, struct gn_err *err)
 	return status ? gn_err_prefix(err, "stage %d of %d", stage, stages), status : GN_OK;
 }
 
+static void name_place(struct gn_session_pipeline *p, int rank)
+{
+	const int stage = gn_mesh_stage(&p->mesh, rank);
+
+	snprintf(p->place, sizeof p->place, "stage %d of %d from node %d, slice %d of %d", stage, p->mesh.shape.pipeline, stage ? p->nodes[stage - 1] : 0,
+		 gn_mesh_slice(&p->mesh, rank), p->mesh.shape.tensor);
+}
+
 enum gn_status gn_session_cut(struct gn_session *s, struct gn_err *err)
 {
 	struct gn_session_pipeline *p = s->pipeline;
@@ -123,8 +132,10 @@ enum gn_status gn_session_cut(struct gn_session *s, struct gn_err *err)
 
 	if (!p)
 		return GN_OK;
-	if (!p->pipe)
+	if (!p->pipe) {
+		name_place(p, gn_comm_rank(s->comm));
 		return gn_agree_status(s->comm, make_slice(s, s->model, err), err);
+	}
 	stages = p->mesh.shape.pipeline;
 	p->nodes = calloc((size_t)stages, sizeof *p->nodes);
 	if (!p->nodes)
@@ -136,6 +147,8 @@ enum gn_status gn_session_cut(struct gn_session *s, struct gn_err *err)
 	status = gn_agree_status(s->comm, status, err);
 	if (!status)
 		status = gn_comm_broadcast(s->comm, p->nodes, (size_t)stages * sizeof *p->nodes, 0, err);
+	if (!status)
+		name_place(p, gn_comm_rank(s->comm));
 	return status ? status : gn_agree_status(s->comm, make_part(s, err), err);
 }
 

@@ -312,16 +312,36 @@ struct gn_checkpoint_rank_state gn_session_own_state(const struct gn_session *s,
 	*arrays = (struct gn_compress_state){.count = 0};
 	if (s->replica.compressor)
 		gn_compressor_state(s->replica.compressor, arrays);
-	return (struct gn_checkpoint_rank_state){.count = arrays->count, .names = arrays->names, .arrays = arrays->arrays,
+	return (struct gn_checkpoint_rank_state){.model = gn_session_own_model(s), .part = s->pipeline ? s->pipeline->place : NULL, .count = arrays->count, .names = arrays->names, .arrays = arrays->arrays,
 						 .shared = arrays->shared, .shared_count = arrays->shared_count};
 }
 
-/* Collective. Each rank reads its own. Another method than the checkpoint's begins with nothing kept back. */
+/* Collective. Each rank reads its own, unless they are of a mesh with other parts. */
+static enum gn_status restore_kept_back(struct gn_session *s, const struct origin *from, struct gn_err *err)
+{
+	struct gn_compress_state arrays;
+	const struct gn_checkpoint_rank_state own = gn_session_own_state(s, &arrays);
+	const struct gn_compress_spec spec = s->compress;
+	const struct gn_reducer_config config = *gn_reducer_config(s->replica.reducer);
+	int fits = 1;
+	int32_t all;
+	enum gn_status status = gn_agree_status(s->comm, gn_checkpoint_load_rank(from->folder, from->info.ranks, gn_session_key(s),
+					gn_comm_rank(s->comm), gn_comm_size(s->comm), &own, &fits, err), err);
+
+	all = fits;
+	if (!status)
+		status = gn_comm_allreduce(s->comm, &all, 1, GN_I32, gn_reduce_of(GN_I32, GN_MIN), err);
+	if (status || all)
+		return status;
+	if (gn_comm_rank(s->comm) == 0)
+		gn_log_warn(s->log, "the checkpoint was made in another mesh: gradients that --compress kept back there are dropped");
+	return gn_replica_compress(&s->replica, &spec, &config, err);
+}
+
+/* Collective. Another method than the checkpoint's begins with nothing kept back. */
 static enum gn_status restore_compressor(struct gn_session *s, const struct origin *from, struct gn_err *err)
 {
 	char name[GN_COMPRESS_NAME_MAX];
-	struct gn_compress_state arrays;
-	struct gn_checkpoint_rank_state own;
 	enum gn_status status = GN_OK;
 
 	/* what auto has chosen before */
@@ -333,11 +353,9 @@ static enum gn_status restore_compressor(struct gn_session *s, const struct orig
 	}
 	if (status)
 		return status;
-	own = gn_session_own_state(s, &arrays);
 	gn_compress_name(s->replica.compressor ? gn_compressor_spec(s->replica.compressor) : &s->compress, name);
 	if (!strcmp(name, from->info.compress))
-		return gn_agree_status(s->comm, gn_checkpoint_load_rank(from->folder, from->info.world_size, gn_session_key(s), s->model,
-									gn_comm_rank(s->comm), gn_comm_size(s->comm), &own, err), err);
+		return restore_kept_back(s, from, err);
 	if (gn_session_chooses_compression(s))
 		return GN_OK;
 	/* without a method that keeps something back there is nothing to drop */
@@ -397,14 +415,14 @@ enum gn_status gn_session_restore(struct gn_session *s, int *resumed, struct gn_
 		status = gn_comm_broadcast(s->comm, whole.buffers, buffers, 0, err);
 	if (!status && !s->pipeline && !s->replica.shard)
 		status = share_slots(s, &shared, err);
-	if (!status && shared.resumed && !s->pipeline)
+	if (!status && shared.resumed)
 		status = restore_compressor(s, &shared, err);
 	if (!status && shared.resumed)
 		status = gn_replica_compress_from(&s->replica, shared.state.step, shared.state.epoch, err);
 	if (status)
 		return status;
 	gn_session_take_layouts(s);
-	if (s->replica.shard)
+	if (s->replica.shard && !s->pipeline)
 		status = restore_shard(s, &shared, err);
 	if (!status)
 		status = gn_agree_status(s->comm, gn_replica_send(&s->replica, err), err);

@@ -98,7 +98,7 @@ void gn_step_loss_done(void *context)
 	run->gather_ns = 0;
 }
 
-static enum gn_status param_needed(void *context, int param, struct gn_err *err)
+enum gn_status gn_step_param_needed(void *context, int param, struct gn_err *err)
 {
 	struct gn_running_step *run = context;
 	uint64_t began = gn_clock_ns(), now;
@@ -198,7 +198,7 @@ static enum gn_status run_batch(struct gn_running_step *run, int k, struct gn_er
 	struct gn_replica *r = run->r;
 	int is_last = k + 1 == r->options.batches;
 	int sums = is_last || r->divides;
-	const struct gn_plan_observer observer = {gn_step_loss_done, sums ? gn_step_gradient_done : NULL, r->shard ? param_needed : NULL, run};
+	const struct gn_plan_observer observer = {gn_step_loss_done, sums ? gn_step_gradient_done : NULL, r->shard ? gn_step_param_needed : NULL, run};
 	enum gn_status status = r->staged ? GN_OK : stage(r, err);
 
 	if (k == 0 || !run->is_queued)

@@ -27,6 +27,7 @@ void gn_step_account_backward(struct gn_running_step *run);
 void gn_step_account_sums(struct gn_running_step *run);
 /* For a plan's observer, whose context is the run. */
 void gn_step_loss_done(void *context);
+enum gn_status gn_step_param_needed(void *context, int param, struct gn_err *err);
 void gn_step_gradient_done(void *context, int param, struct gn_event *event);
 /* Gradients of a batch that is not the step's last. */
 enum gn_status gn_step_accumulate(const struct gn_replica *r, int first, struct gn_err *err);

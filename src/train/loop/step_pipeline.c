@@ -4,10 +4,10 @@
 /* Between the operators of a stage of a pipeline: messages go on. */
 static enum gn_status poll_before(void *context, int param, struct gn_err *err)
 {
-	(void)param;
-	(void)err;
-	gn_pipe_stage_poll(((struct gn_running_step *)context)->r->options.pipe);
-	return GN_OK;
+	struct gn_replica *r = ((struct gn_running_step *)context)->r;
+
+	gn_pipe_stage_poll(r->options.pipe);
+	return r->shard ? gn_step_param_needed(context, param, err) : GN_OK;
 }
 
 static void poll_after(void *context, int param, struct gn_event *event)

@@ -94,16 +94,17 @@ void gn_summary_resolved(const struct gn_session *s, struct gn_strbuf *out)
 /* That a rank sends in a step whose gradients are summed as they are. */
 static double plain_bytes(const struct gn_session *s)
 {
-	size_t count = gn_model_param_elements(s->model) + gn_model_buffer_elements(s->model) + GN_PIGGYBACK_COUNT;
+	const struct gn_model *m = gn_session_own_model(s);
+	size_t count = gn_model_param_elements(m) + gn_model_buffer_elements(m) + GN_PIGGYBACK_COUNT;
 
-	return gn_compress_dense_bytes(count * sizeof(float), gn_comm_size(s->comm));
+	return gn_compress_dense_bytes(count * sizeof(float), gn_comm_size(gn_session_data_comm(s)));
 }
 
 /* Of ways to share a step that change nothing. */
 static void warn_about_sharing(const struct gn_session *s)
 {
 	const struct gn_compressor *c = s->replica.compressor;
-	int ranks = gn_comm_size(s->comm);
+	int ranks = gn_comm_size(gn_session_data_comm(s));
 
 	if (ranks == 1 && s->options->local_steps > 1)
 		gn_log_warn(s->log, "--local-steps %" PRId64 " does nothing: one rank has no others to average parameters with",

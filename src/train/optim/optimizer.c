@@ -132,7 +132,7 @@ static size_t cut(const struct gn_optimizer *o, const struct gn_optimizer_option
 			if (begin >= end || is_frozen(options->freeze, p->name))
 				continue;
 			tensors[count] = tensor_of(o, options, i, begin, end, part->at + begin - part->begin);
-			pieces[count++] = (struct gn_update_piece){.tensor = (size_t)i, .is_copy = part->is_copy,
+			pieces[count++] = (struct gn_update_piece){.tensor = (size_t)i, .is_copy = part->is_copy || p->slice.is_copy,
 				.average = ema ? ema->params.device + part->at + begin - part->begin : NULL};
 		}
 	return count;

@@ -7,8 +7,15 @@
 
 enum { BLOCK = 16 }; /* elements: offsets of parameters are multiples of it */
 
+/* Sums over the ranks of a shard, and then over another group of each of them. */
+struct sums {
+	struct gn_update_group group; /* first: it leads back here */
+	struct gn_shard *shard;
+	struct gn_update_group *beyond; /* NULL: none */
+};
+
 struct gn_shard {
-	struct gn_update_group group;
+	struct sums all, pieces;
 	struct gn_comm *comm;
 	struct gn_stream *stream;
 	struct gn_group_sums *sums;
@@ -79,10 +86,11 @@ static void divide(struct gn_shard *s, const struct gn_model *model, const size_
 
 static enum gn_status sum(struct gn_update_group *group, double *values, size_t count, struct gn_err *err)
 {
-	struct gn_shard *s = (struct gn_shard *)group;
-	struct gn_plan_group *g = gn_group_sums_group(s->sums);
+	const struct sums *of = (struct sums *)group;
+	struct gn_plan_group *g = gn_group_sums_group(of->shard->sums);
+	enum gn_status status = g->exchange(g, of->shard->stream, &(struct gn_op_exchange){GN_EXCHANGE_SUM, count, sizeof *values}, values, err);
 
-	return g->exchange(g, s->stream, &(struct gn_op_exchange){GN_EXCHANGE_SUM, count, sizeof *values}, values, err);
+	return status || !of->beyond ? status : of->beyond->sum(of->beyond, values, count, err);
 }
 
 enum gn_status gn_shard_create(struct gn_comm *comm, const struct gn_model *model, size_t bucket_bytes, int ward, struct gn_stream *stream,
@@ -101,7 +109,7 @@ enum gn_status gn_shard_create(struct gn_comm *comm, const struct gn_model *mode
 	if (!status)
 		status = gn_group_sums_create(comm, &s->sums, err);
 	if (!status) {
-		s->group.sum = sum;
+		s->all = s->pieces = (struct sums){{sum}, s, NULL};
 		s->comm = comm;
 		s->stream = stream;
 		s->buckets = buckets;
@@ -146,9 +154,20 @@ size_t gn_shard_block_elements(const struct gn_shard *s)
 	return s->block_elements;
 }
 
+void gn_shard_set_beyond(struct gn_shard *s, struct gn_update_group *all, struct gn_update_group *pieces)
+{
+	s->all.beyond = all;
+	s->pieces.beyond = pieces;
+}
+
 struct gn_update_group *gn_shard_group(struct gn_shard *s)
 {
-	return &s->group;
+	return &s->all.group;
+}
+
+struct gn_update_group *gn_shard_pieces_group(struct gn_shard *s)
+{
+	return &s->pieces.group;
 }
 
 enum gn_status gn_shard_gather(struct gn_shard *s, const float *packed, float *flat, struct gn_err *err)

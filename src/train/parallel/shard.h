@@ -47,8 +47,12 @@ const struct gn_parts *gn_shard_own_parts(const struct gn_shard *s);
 int gn_shard_ward(const struct gn_shard *s);
 /* Elements of each rank's blocks. */
 size_t gn_shard_block_elements(const struct gn_shard *s);
-/* Of all ranks. Sums may first allocate memory of the communicator. */
+/* Where the parameters are a stage's or a slice's: of the ranks with the others; and of those with pieces of the same tensors, NULL: there are
+ * none. Borrowed. */
+void gn_shard_set_beyond(struct gn_shard *s, struct gn_update_group *all, struct gn_update_group *pieces);
+/* Of all ranks, and of those with pieces of the same tensors. Sums may first allocate memory of the communicator. */
 struct gn_update_group *gn_shard_group(struct gn_shard *s);
+struct gn_update_group *gn_shard_pieces_group(struct gn_shard *s);
 /* Collective; blocks. flat [gn_model_param_elements]: what all ranks have, packed, at its place; zeros elsewhere are kept. */
 enum gn_status gn_shard_gather(struct gn_shard *s, const float *packed, float *flat, struct gn_err *err);
 

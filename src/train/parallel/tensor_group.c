@@ -10,6 +10,7 @@ struct gn_tensor_group {
 	struct gn_plan_group plans;
 	struct gn_comm *comm;
 	struct gn_group_sums *sums;
+	struct gn_part part;
 	struct gn_parts parts;
 	uint64_t waited_ns, bytes;
 };
@@ -38,25 +39,12 @@ static enum gn_status exchange(struct gn_plan_group *group, struct gn_stream *s,
 	return status ? gn_err_prefix(err, "tensor group, slice %d of %d", gn_comm_rank(t->comm), gn_comm_size(t->comm)), status : GN_OK;
 }
 
-static void set_parts(struct gn_parts *parts, const struct gn_model *slice)
-{
-	parts->count = (size_t)gn_model_param_count(slice);
-	parts->elements = gn_model_param_elements(slice);
-	for (size_t i = 0; i < parts->count; i++) {
-		const struct gn_param *p = gn_model_param(slice, (int)i);
-
-		parts->list[i] = (struct gn_part){p->offset, p->count, p->offset, p->slice.is_copy};
-	}
-}
-
 enum gn_status gn_tensor_group_create(struct gn_comm *comm, const struct gn_model *slice, struct gn_tensor_group **out, struct gn_err *err)
 {
 	struct gn_tensor_group *t = calloc(1, sizeof *t);
 	enum gn_status status = GN_OK;
 
-	if (t)
-		t->parts.list = calloc((size_t)gn_model_param_count(slice) + 1, sizeof *t->parts.list);
-	if (!t || !t->parts.list)
+	if (!t)
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a tensor group");
 	if (!status)
 		status = gn_group_sums_create(comm, &t->sums, err);
@@ -67,7 +55,8 @@ enum gn_status gn_tensor_group_create(struct gn_comm *comm, const struct gn_mode
 	t->updates.sum = sum_norms;
 	t->plans = (struct gn_plan_group){gn_comm_size(comm), exchange};
 	t->comm = comm;
-	set_parts(&t->parts, slice);
+	t->part.count = gn_model_param_elements(slice);
+	t->parts = (struct gn_parts){&t->part, 1, t->part.count};
 	*out = t;
 	return GN_OK;
 }
@@ -77,7 +66,6 @@ void gn_tensor_group_destroy(struct gn_tensor_group *t)
 	if (!t)
 		return;
 	gn_group_sums_destroy(t->sums);
-	free(t->parts.list);
 	free(t);
 }
 

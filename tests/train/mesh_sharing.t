@@ -1,0 +1,91 @@
+#!/bin/bash
+# --shard and --compress in pipelines, tensor groups and both: over the ranks that have the same part of the network. Sharded: the bits of the
+# same mesh without, a part of the state on each rank, checkpoints for every mesh. Compressed: fewer bytes, what is kept back in checkpoints.
+set -u
+# shellcheck source=tests/train/digits.sh
+. "$GN_SOURCE/tests/train/digits.sh"
+lenet() { # NAME RANKS OPTION...: in $scratch/NAME
+	GANNET_LOG=info launch "$2" "$gannet" train --data "$scratch/train" --model lenet --batch 8 --threads 1 --loader-threads 1 \
+		--schedule constant --bucket 200K --log "$scratch/$1.jsonl" --log-every 1 --checkpoint "$scratch/$1" "${@:3}" 2>"$scratch/$1.err" ||
+		{ cat "$scratch/$1.err"; return 1; }
+}
+weights() { echo "$scratch/$1/latest/${2:-model}.safetensors"; }
+near() { "$GN_SOURCE/tests/train/apart" "$(weights "$1" "${4:-model}")" "$(weights "$2" "${4:-model}")" "$3"; }
+warns() { grep -q "$2" "$scratch/$1.err"; }
+
+halves() { # NAME
+	sed -n 's/.*rank 0 holds \([0-9.]*\) MB of optimizer state and averages, without sharding \([0-9.]*\) MB.*/\1 \2/p' "$scratch/$1.err" |
+		awk '{ got = 1; ok = $1 < 0.55 * $2 } END { exit !(got && ok) }'
+}
+
+pipe='--parallel data=2,pipeline=2 --cut conv2 --micro-batches 2'
+tensor='--parallel data=2,tensor=2'
+both='--parallel data=2,pipeline=2,tensor=2 --cut conv2'
+lars='--optimizer lars --lr 2 --ema 0.9 --clip 0.5'
+
+# Norms of whole tensors and of the whole gradient, averages, evaluations of both.
+# shellcheck disable=SC2086 # options
+{
+	check 'pipelines' lenet pipe 4 --steps 6 $pipe $lars --val "$scratch/val"
+	check 'sharded' lenet pipe-s 4 --steps 6 $pipe $lars --val "$scratch/val" --shard optimizer
+	check 'the same bits' same pipe pipe-s
+	check 'and averages' cmp "$(weights pipe ema)" "$(weights pipe-s ema)"
+	check 'half of the state' halves pipe-s
+	check 'tensor groups' lenet tensor 4 --steps 6 $tensor $lars
+	check 'sharded' lenet tensor-s 4 --steps 6 $tensor $lars --shard optimizer
+	check 'within 1e-6' near tensor tensor-s 1e-6
+	check 'half of the state' halves tensor-s
+	check 'gradients of two batches, too' lenet tensor-g 4 --steps 2 $tensor --accumulate 2 --lr 0.02 --shard gradients
+	check 'and not' lenet tensor-n 4 --steps 2 $tensor --accumulate 2 --lr 0.02
+	check 'within 1e-6' near tensor-n tensor-g 1e-6
+	check 'pipelines of tensor groups' lenet both 8 --steps 3 $both $lars
+	check 'sharded' lenet both-s 8 --steps 3 $both $lars --shard optimizer
+	check 'within 1e-6' near both both-s 1e-6
+
+	# Checkpoints of parts of parts go on in every mesh, and whole ones in parts.
+	for from in pipe pipe-s; do
+		cp -r "$scratch/$from" "$scratch/$from-2"
+		check "$from goes on sharded" lenet "$from-2" 4 --steps 9 --resume auto $pipe $lars --shard optimizer
+		cp -r "$scratch/$from" "$scratch/$from-3"
+		check "and with tensor groups" lenet "$from-3" 4 --steps 9 --resume auto $tensor $lars --shard optimizer
+		cp -r "$scratch/$from" "$scratch/$from-4"
+		check "and without a mesh" lenet "$from-4" 2 --steps 9 --resume auto --micro-batches 2 $lars --shard optimizer
+	done
+	for n in 2 3 4; do check 'the same bits' same pipe-$n pipe-s-$n; done
+	check 'as sharded all along' lenet long 4 --steps 9 $pipe $lars --shard optimizer --checkpoint-every 6
+	check 'the same bits' same long pipe-s-2
+}
+
+# sent NAME: bytes that a rank sends in a step, by the log's event of the start
+sent() { sed -n 's/.*gradients are compressed by .*: a rank sends \([0-9.e+-]*\) MB a step, without compression \([0-9.e+-]*\) MB.*/\1 \2/p' "$scratch/$1.err"; }
+less() { # NAME FACTOR
+	local few many
+	read -r few many < <(sent "$1")
+	[[ $few && $many ]] && awk -v a="$few" -v b="$many" -v f="$2" 'BEGIN { exit !(a * f < b) }' || { echo "$1: $few MB of $many"; return 1; }
+}
+# shellcheck disable=SC2086
+for mesh in pipe tensor both; do
+	ranks=4
+	[[ $mesh != both ]] || ranks=8
+	hows='bf16 powersgd:2'
+	[[ $mesh != pipe ]] || hows='int8 topk:0.05 powersgd:2' # slices would round their copies differently
+	for how in $hows; do
+		name=$mesh-${how%:*}
+		check "$mesh, $how" lenet $name $ranks --steps 8 --lr 0.02 ${!mesh} --compress $how --checkpoint-every 4
+		check 'fewer bytes' less $name 1.5
+		check 'the first half' lenet $name-r $ranks --steps 4 --lr 0.02 ${!mesh} --compress $how
+		check 'goes on' lenet $name-r $ranks --steps 8 --lr 0.02 --resume auto ${!mesh} --compress $how
+		check 'with what was kept back' same $name $name-r
+	done
+done
+# shellcheck disable=SC2086
+{
+	check 'the first half in pipelines' lenet other 4 --steps 4 --lr 0.02 $pipe --compress powersgd:2
+	check 'goes on in tensor groups' lenet other 4 --steps 6 --lr 0.02 --resume auto $tensor --compress powersgd:2
+	check 'without what was kept back' warns other 'made in another mesh: gradients that --compress kept back'
+	check 'and without a mesh' lenet other 4 --steps 8 --lr 0.02 --resume auto --compress powersgd:2
+	check 'which says so, too' warns other 'made in another mesh: gradients that --compress kept back'
+	check 'and back' lenet other 4 --steps 9 --lr 0.02 --resume auto $pipe --compress powersgd:2
+	check 'which says so, too' warns other 'made in another mesh: gradients that --compress kept back'
+}
+finish
