@@ -15,7 +15,7 @@ libgannet_base_a_SOURCES = \
 	src/base/json.c src/base/json.h \
 	src/base/dynlib.c src/base/dynlib.h \
 	src/base/log.c src/base/log.h \
-	src/base/option.c src/base/option_file.c src/base/option_text.c src/base/option.h \
+	src/base/oom.c src/base/oom.h src/base/option.c src/base/option_file.c src/base/option_text.c src/base/option.h \
 	src/base/normals.c \
 	src/base/philox.c src/base/philox.h \
 	src/base/crop.h \

@@ -54,12 +54,13 @@ static const struct gn_option options[] = {
 	{.name = "gflop-per-s", .kind = GN_OPTION_REAL, .offset = PLAN(gflop_per_s), .value_name = "X", .initial = "0", .min = 0,
 	 .max = 1e9, .help = "with --plan: arithmetic rate for the roofline; 0: measured"},
 	{.name = "parallel", .kind = GN_OPTION_TEXT, .offset = PLAN(parallel), .value_name = "MESH",
-	 .help = "with --plan: predict a step of data=D,pipeline=P or data=D,tensor=T ranks; one of the two can be left out; auto: of all pipelines, "
+	 .help = "with --plan: predict a step of data=D,pipeline=P,tensor=T ranks; some of them can be left out; auto: of all meshes, "
 		 "in which each has --batch and --micro-batches for each of its ranks"},
 	{.name = "micro-batches", .kind = GN_OPTION_INT, .offset = PLAN(micro_batches), .value_name = "N", .initial = "4", .min = 1,
 	 .max = 4096, .help = "with --parallel: parts of --batch, which each data rank has"},
 	{.name = "pipe-schedule", .kind = GN_OPTION_CHOICE, .offset = PLAN(schedule), .value_name = "NAME", .initial = "1f1b",
-	 .choices = GN_PIPE_SYNC_CHOICES, .help = "with --parallel: order of forwards and backwards"},
+	 .choices = GN_PIPE_CHOICES, .help = "with --parallel: order of forwards and backwards"},
+	{.name = "recompute", .kind = GN_OPTION_FLAG, .offset = PLAN(recompute), .help = "with --parallel: as in gannet train"},
 	{.name = "cut", .kind = GN_OPTION_TEXT, .offset = PLAN(cut), .value_name = "NAME,...",
 	 .help = "with --parallel: layers or blocks that begin the stages but the first; else chosen by time"},
 	MACHINE("nodes", nodes, "N", "with --parallel: nodes (4)"),

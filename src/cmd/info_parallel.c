@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { ROWS_SHOWN = 4 };
+
 /* What all meshes share. */
 struct question {
 	const struct gn_info_plan_options *o;
@@ -39,14 +41,16 @@ static enum gn_status check(struct question *q, struct gn_err *err)
 	int *nodes;
 	enum gn_status status;
 
+	if (gn_mesh_is_auto(o->parallel) && (o->recompute || gn_pipe_kind_is_async(q->ask.kind)))
+		return gn_err_set(err, GN_ERR_USAGE, "--parallel auto compares meshes that train alike: give the mesh with %s%s",
+				  o->recompute ? "--recompute" : "--pipe-schedule ", o->recompute ? "" : o->schedule);
 	if (gn_mesh_is_auto(o->parallel))
 		return o->cut ? gn_err_set(err, GN_ERR_USAGE, "--cut and --parallel auto: each mesh has cuts of its own; give the mesh") : GN_OK;
 	status = gn_mesh_parse(o->parallel, gn_sim_ranks(&q->ask.machine), &q->shape, err);
-	if (!status && q->shape.tensor > 1 && q->shape.pipeline > 1)
-		status = gn_err_set(err, GN_ERR_USAGE, "--parallel %s: steps of pipelines of tensor groups are not predicted; leave pipeline or tensor out",
-				    o->parallel);
-	if (!status && q->shape.tensor > 1 && o->cut)
-		return gn_err_set(err, GN_ERR_USAGE, "--cut is where stages of a pipeline begin, and --parallel %s has none", o->parallel);
+	if (!status && q->shape.pipeline == 1 && (o->cut || o->recompute))
+		return gn_err_set(err, GN_ERR_USAGE, "--%s is of pipelines, and --parallel %s has none", o->cut ? "cut" : "recompute", o->parallel);
+	if (!status && gn_pipe_kind_is_async(q->ask.kind) && (o->recompute || q->shape.pipeline == 1 || q->shape.tensor > 1))
+		return gn_err_set(err, GN_ERR_USAGE, "--pipe-schedule %s is of pipelines without tensor groups and --recompute", o->schedule);
 	if (status || !o->cut)
 		return status;
 	nodes = calloc((size_t)q->shape.pipeline, sizeof *nodes);
@@ -72,19 +76,29 @@ static enum gn_status ask(struct question *q, struct gn_err *err)
 		status = gn_device_choose("host", o->precision, 0, &q->ask.plan, err);
 	if (!status)
 		status = gn_model_create(o->model, (int)o->classes, 0, side, &q->model, err);
+	q->ask.kind = gn_pipe_kind_of(o->schedule);
 	if (!status)
 		status = check(q, err);
-	if (status || q->shape.tensor > 1)
+	if (status)
 		return status;
 	q->ask.model = q->model;
-	q->ask.kind = gn_pipe_kind_of(o->schedule);
+	q->ask.recomputes = o->recompute;
 	q->ask.micro = q->ask.batches = (int)o->micro_batches;
 	q->ask.cut = o->cut;
 	gn_bucket_autotune_default(0, GN_OVERLAP_YES, q->model, &config);
 	q->ask.bucket_bytes = (double)config.bucket_bytes;
+	return GN_OK;
+}
+
+static enum gn_status cost(struct question *q, int slices, struct gn_err *err)
+{
+	const struct gn_info_plan_options *o = q->o;
+
+	gn_cut_costs_release(&q->ask.costs);
+	q->ask.slices = slices;
 	if (o->gb_per_s > 0 && o->gflop_per_s > 0)
-		return gn_cut_costs_estimate(q->model, &q->ask.plan, o->gb_per_s * 1e9, o->gflop_per_s * 1e9, &q->ask.costs, err);
-	return gn_cut_costs_measure(q->model, &q->ask.plan, &q->ask.costs, err);
+		return gn_cut_costs_estimate(q->model, &q->ask.plan, slices, o->gb_per_s * 1e9, o->gflop_per_s * 1e9, &q->ask.costs, err);
+	return gn_cut_costs_measure(q->model, &q->ask.plan, slices, &q->ask.costs, err);
 }
 
 /* --- output --- */
@@ -108,12 +122,34 @@ static double sum_bytes(const struct gn_pipe_forecast *a, int stage)
 	return 2 * (data - 1) / data * a->stages[stage].gradient_bytes;
 }
 
+static void draw(const struct gn_mesh *mesh, const struct gn_sim_topology *machine)
+{
+	const char **hosts = calloc((size_t)mesh->size, sizeof *hosts);
+	char(*names)[16] = calloc((size_t)machine->nodes, sizeof *names);
+	struct gn_strbuf text;
+
+	gn_strbuf_init(&text);
+	if (hosts && names) {
+		for (int r = 0; r < mesh->size; r++) {
+			int node = gn_sim_node_of(machine, r);
+
+			snprintf(names[node], sizeof names[node], "node%d", node);
+			hosts[r] = names[node];
+		}
+		gn_mesh_draw(mesh, hosts, ROWS_SHOWN, &text);
+		fputs(gn_strbuf_text(&text), stdout);
+	}
+	gn_strbuf_release(&text);
+	free(hosts);
+	free(names);
+}
+
 static double most_memory(const struct gn_pipe_forecast *a)
 {
 	double most = 0;
 
 	for (int s = 0; s < a->schedule.stages; s++)
-		most = fmax(most, a->memory_bytes[s]);
+		most = fmax(most, a->ranks[s].memory_bytes);
 	return most;
 }
 
@@ -137,6 +173,7 @@ static void print_json(const struct question *q, const struct gn_pipe_forecast *
 	gn_json_string(&j, "precision", gn_device_precision(&q->ask.plan));
 	gn_json_int(&j, "data", a->mesh.shape.data);
 	gn_json_int(&j, "pipeline", a->mesh.shape.pipeline);
+	gn_json_int(&j, "tensor", a->mesh.shape.tensor);
 	gn_json_int(&j, "micro_batches", a->schedule.batches);
 	gn_json_string(&j, "schedule", q->o->schedule);
 	gn_json_string(&j, "cut", gn_strbuf_text(&cut));
@@ -155,7 +192,10 @@ static void print_json(const struct question *q, const struct gn_pipe_forecast *
 		gn_json_fixed(&j, "update_ms", 1e3 * a->stages[s].update_s, 3);
 		gn_json_fixed(&j, "output_bytes", a->stages[s].out_bytes * a->schedule.batches, 0);
 		gn_json_fixed(&j, "sum_bytes", sum_bytes(a, s), 0);
-		gn_json_fixed(&j, "memory_bytes", a->memory_bytes[s], 0);
+		gn_json_fixed(&j, "param_bytes", a->ranks[s].param_bytes, 0);
+		gn_json_fixed(&j, "memory_bytes", a->ranks[s].memory_bytes, 0);
+		gn_json_fixed(&j, "exchange_bytes", a->ranks[s].exchange_bytes * a->schedule.batches, 0);
+		gn_json_fixed(&j, "exchange_ms", 1e3 * a->ranks[s].exchange_s, 3);
 		gn_json_bool(&j, "crosses", s + 1 < a->schedule.stages && gn_mesh_crosses(&a->mesh, s));
 		gn_json_end(&j);
 	}
@@ -170,15 +210,18 @@ static void print_details(const struct question *q, const struct gn_pipe_forecas
 {
 	struct gn_strbuf cut;
 
-	gn_info_print_mesh(&a->mesh, &q->ask.machine);
+	draw(&a->mesh, &q->ask.machine);
 	printf("\n%5s  %-24s %10s %10s %9s %12s %10s %10s\n", "stage", "first layer", "forward ms", "backward ms", "update ms", "output MB", "sum MB",
 	       "memory MB");
 	for (int s = 0; s < a->schedule.stages; s++)
 		printf("%5d  %-24s %10.3f %10.3f %9.3f %9.3f %s %10.3f %10.1f\n", s, gn_model_node(q->model, s ? a->nodes[s - 1] : 1)->name,
 		       1e3 * a->stages[s].forward_s, 1e3 * a->stages[s].backward_s, 1e3 * a->stages[s].update_s,
 		       a->stages[s].out_bytes * a->schedule.batches * 1e-6, s + 1 == a->schedule.stages ? "  " : gn_mesh_crosses(&a->mesh, s) ? "=>" : "->",
-		       sum_bytes(a, s) * 1e-6, a->memory_bytes[s] * 1e-6);
+		       sum_bytes(a, s) * 1e-6, a->ranks[s].memory_bytes * 1e-6);
 	puts("forward and backward of a micro-batch; output of a step, each way; sum: what each rank sends for the sum of gradients");
+	for (int s = 0; s < a->schedule.stages && a->mesh.shape.tensor > 1; s++)
+		printf("stage %d: a rank has %.4g MB of parameters, and sends %.3f MB a step to the others of its tensor group, which takes %.3f ms of each "
+		       "micro-batch\n", s, a->ranks[s].param_bytes * 1e-6, a->ranks[s].exchange_bytes * a->schedule.batches * 1e-6, 1e3 * a->ranks[s].exchange_s);
 	cut_text(q, a, &cut);
 	printf("\n%s, batch %lld of %dx%d a data rank in %d micro-batch%s, %s, %s%s%s\n", gn_model_name(q->model), (long long)batch_of(q, a),
 	       gn_model_side(q->model), gn_model_side(q->model), a->schedule.batches, a->schedule.batches == 1 ? "" : "es",
@@ -194,7 +237,7 @@ static void print_row(const struct question *q, const struct gn_pipe_forecast *a
 	struct gn_strbuf cut;
 
 	cut_text(q, a, &cut);
-	printf("%6d %9d %10.1f %10.1f %8.1f %10.1f %14.3f %12.1f  %s\n", a->mesh.shape.data, a->mesh.shape.pipeline, 1e3 * a->step.step_s,
+	printf("%6d %9d %7d %10.1f %10.1f %8.1f %10.1f %14.3f %12.1f  %s\n", a->mesh.shape.data, a->mesh.shape.pipeline, a->mesh.shape.tensor, 1e3 * a->step.step_s,
 	       images_per_s(q, a), 100 * a->step.bubble, 1e3 * a->step.sum_s, (double)a->step.network_bytes * 1e-6, most_memory(a) * 1e-6,
 	       *gn_strbuf_text(&cut) ? gn_strbuf_text(&cut) : "-");
 	gn_strbuf_release(&cut);
@@ -213,27 +256,46 @@ static enum gn_status answer_one(const struct question *q, struct gn_err *err)
 	return status;
 }
 
-static enum gn_status answer_all(const struct question *q, struct gn_err *err)
+static enum gn_status answer_slices(const struct question *q, struct gn_err *err)
 {
-	int ranks = gn_sim_ranks(&q->ask.machine);
+	const int groups = gn_sim_ranks(&q->ask.machine) / q->ask.slices;
+	enum gn_status status = GN_OK;
+
+	for (int stages = 1; stages <= groups && stages <= q->ask.costs.count && !status; stages++) {
+		const struct gn_mesh_shape shape = {groups / stages, stages, q->ask.slices};
+		struct gn_pipe_forecast a;
+
+		if (groups % stages)
+			continue;
+		status = gn_pipe_forecast_make(&q->ask, &shape, stages * q->ask.slices, &a, err);
+		if (!status)
+			(q->o->json ? print_json : print_row)(q, &a);
+		/* some stage has nothing that so many ranks divide */
+		if (status == GN_ERR_USAGE && q->ask.slices > 1)
+			status = GN_OK;
+		gn_pipe_forecast_release(&a);
+	}
+	return status;
+}
+
+static enum gn_status answer_all(struct question *q, struct gn_err *err)
+{
+	const struct gn_sim_topology *m = &q->ask.machine;
+	const int ranks = gn_sim_ranks(m);
 	enum gn_status status = GN_OK;
 
 	if (!q->o->json)
-		printf("%6s %9s %10s %10s %8s %10s %14s %12s  %s\n", "data", "pipeline", "step ms", "images/s", "bubble %", "sums ms",
+		printf("%6s %9s %7s %10s %10s %8s %10s %14s %12s  %s\n", "data", "pipeline", "tensor", "step ms", "images/s", "bubble %", "sums ms",
 		       "network MB", "most MB", "cut");
-	for (int stages = 1; stages <= ranks && stages <= q->ask.costs.count && !status; stages++) {
-		const struct gn_mesh_shape shape = {ranks / stages, stages, 1};
-		struct gn_pipe_forecast a;
-
-		if (ranks % stages)
+	for (int slices = 1; slices <= ranks && !status; slices++) {
+		if (!gn_pipe_forecast_has_slices(q->model, m, slices))
 			continue;
-		status = gn_pipe_forecast_make(&q->ask, &shape, stages, &a, err);
+		status = cost(q, slices, err);
 		if (!status)
-			(q->o->json ? print_json : print_row)(q, &a);
-		gn_pipe_forecast_release(&a);
+			status = answer_slices(q, err);
 	}
 	if (!status && !q->o->json)
-		puts("all have the same samples a step: of a pipeline --batch and --micro-batches for each of its ranks; network MB: between nodes, "
+		puts("all have the same samples a step: of a mesh --batch and --micro-batches for each of its ranks; network MB: between nodes, "
 		     "of all ranks in a step; most MB: of the rank that holds most");
 	return status;
 }
@@ -241,13 +303,20 @@ static enum gn_status answer_all(const struct question *q, struct gn_err *err)
 int gn_info_parallel(const struct gn_info_plan_options *o)
 {
 	struct question q = {.o = o};
+	pid_t beside[GN_INFO_BESIDE_MAX];
 	struct gn_err err;
 	enum gn_status status = ask(&q, &err);
+	int count = status || (o->gb_per_s > 0 && o->gflop_per_s > 0) ? 0
+		    : gn_info_beside_start(q.model, &q.ask.plan, q.ask.machine.ranks_per_node, beside);
 
-	if (!status && q.shape.tensor > 1)
-		status = gn_info_tensor(o, q.model, &q.ask.plan, &q.ask.machine, &q.shape, &err);
-	else if (!status)
-		status = gn_mesh_is_auto(o->parallel) ? answer_all(&q, &err) : answer_one(&q, &err);
+	if (!status && gn_mesh_is_auto(o->parallel)) {
+		status = answer_all(&q, &err);
+	} else if (!status) {
+		status = cost(&q, q.shape.tensor, &err);
+		if (!status)
+			status = answer_one(&q, &err);
+	}
+	gn_info_beside_stop(beside, count);
 	gn_cut_costs_release(&q.ask.costs);
 	gn_model_destroy(q.model);
 	return status ? gn_cmd_fail("info", &err) : GN_EXIT_DONE;

@@ -12,6 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What the roofline is of: as given, or measured here, which takes a second. */
+struct machine {
+	const char *precision; /* the precision in use */
+	double bytes_per_s, flops_per_s;
+};
+
 enum { REPEATS = 7, STREAM_BYTES = 1 << 26 };
 
 struct totals {
@@ -89,7 +95,7 @@ static enum gn_status measure_compute(const struct gn_plan_options *po, double *
 	return status;
 }
 
-enum gn_status gn_info_machine(const struct gn_info_plan_options *o, struct gn_info_machine *m, struct gn_err *err)
+static enum gn_status read_machine(const struct gn_info_plan_options *o, struct machine *m, struct gn_err *err)
 {
 	struct gn_plan_options po = {0};
 	enum gn_status status = gn_device_choose("host", o->precision, 0, &po, err);
@@ -105,20 +111,20 @@ enum gn_status gn_info_machine(const struct gn_info_plan_options *o, struct gn_i
 }
 
 /* The roofline of Williams, Waterman and Patterson 2009: the longer of moving and computing. */
-static double roofline_s(const struct gn_info_machine *m, double bytes, double flops)
+static double roofline_s(const struct machine *m, double bytes, double flops)
 {
 	double move = bytes / m->bytes_per_s, compute = flops / m->flops_per_s;
 
 	return move > compute ? move : compute;
 }
 
-double gn_info_roofline_s(const struct gn_info_machine *m, const struct gn_plan_cost *c)
+static double op_roofline_s(const struct machine *m, const struct gn_plan_cost *c)
 {
 	return roofline_s(m, c->bytes[0], c->flops[0]) + roofline_s(m, c->bytes[1], c->flops[1]);
 }
 
 static struct totals add_up(const struct gn_plan *p, const struct gn_model *model, const struct gn_info_plan_options *o,
-			    const struct gn_info_machine *m)
+			    const struct machine *m)
 {
 	struct totals t = {0};
 
@@ -130,7 +136,7 @@ static struct totals add_up(const struct gn_plan *p, const struct gn_model *mode
 			t.flops[k] += c.flops[k];
 			t.bytes[k] += c.bytes[k];
 		}
-		t.floor_s += gn_info_roofline_s(m, &c);
+		t.floor_s += op_roofline_s(m, &c);
 	}
 	/* SGD with momentum reads parameter, gradient and momentum and writes two of them; the gradient's norm is computed
 	 * before */
@@ -141,7 +147,7 @@ static struct totals add_up(const struct gn_plan *p, const struct gn_model *mode
 }
 
 static void print_json(const struct gn_plan *p, const struct gn_model *model, const struct gn_info_plan_options *o,
-		       const struct gn_info_machine *m, const struct totals *t)
+		       const struct machine *m, const struct totals *t)
 {
 	struct gn_json j;
 
@@ -169,7 +175,7 @@ static void print_json(const struct gn_plan *p, const struct gn_model *model, co
 		gn_json_fixed(&j, "backward_flops", c.flops[1], 0);
 		gn_json_fixed(&j, "forward_bytes", c.bytes[0], 0);
 		gn_json_fixed(&j, "backward_bytes", c.bytes[1], 0);
-		gn_json_fixed(&j, "floor_ms", 1e3 * gn_info_roofline_s(m, &c), 4);
+		gn_json_fixed(&j, "floor_ms", 1e3 * op_roofline_s(m, &c), 4);
 		gn_json_end(&j);
 	}
 	gn_json_end(&j);
@@ -187,7 +193,7 @@ static void print_json(const struct gn_plan *p, const struct gn_model *model, co
 }
 
 static void print_text(const struct gn_plan *p, const struct gn_model *model, const struct gn_info_plan_options *o,
-		       const struct gn_info_machine *m, const struct totals *t)
+		       const struct machine *m, const struct totals *t)
 {
 	printf("%-21s %-24s %15s %9s %9s %9s %9s %8s\n", "operator", "layer", "output", "GFLOP fw", "GFLOP bw", "MB fw", "MB bw",
 	       "floor ms");
@@ -198,7 +204,7 @@ static void print_text(const struct gn_plan *p, const struct gn_model *model, co
 		gn_plan_op_cost(p, i, &c);
 		snprintf(shape, sizeof shape, "%dx%dx%d", c.out.c, c.out.h, c.out.w);
 		printf("%-21s %-24s %15s %9.3f %9.3f %9.2f %9.2f %8.3f\n", c.kind, c.name, shape, c.flops[0] * 1e-9,
-		       c.flops[1] * 1e-9, c.bytes[0] * 1e-6, c.bytes[1] * 1e-6, 1e3 * gn_info_roofline_s(m, &c));
+		       c.flops[1] * 1e-9, c.bytes[0] * 1e-6, c.bytes[1] * 1e-6, 1e3 * op_roofline_s(m, &c));
 	}
 	if (!o->inference)
 		printf("%-21s %-24s %15s %9s %9s %9s %9.2f %8.3f\n", "update", "sgd with momentum", "", "", "", "",
@@ -228,14 +234,14 @@ int gn_info_plan(const struct gn_info_plan_options *o)
 	int side = o->side ? (int)o->side : gn_model_default_side(o->model);
 	struct gn_model *model = NULL;
 	struct gn_plan *plan = NULL;
-	struct gn_info_machine machine;
+	struct machine machine;
 	struct gn_err err;
 	enum gn_status status = gn_model_create(o->model, (int)o->classes, 0, side, &model, &err);
 
 	if (!status)
 		status = make_plan(o, model, &plan, &err);
 	if (!status)
-		status = gn_info_machine(o, &machine, &err);
+		status = read_machine(o, &machine, &err);
 	if (!status) {
 		struct totals totals = add_up(plan, model, o, &machine);
 

@@ -11,7 +11,7 @@ gannet_SOURCES = \
 	src/cmd/exec.c \
 	src/cmd/export.c \
 	src/cmd/job_command.c src/cmd/job_command.h \
-	src/cmd/info.c src/cmd/info.h src/cmd/info_checkpoint.c src/cmd/info_parallel.c src/cmd/info_plan.c src/cmd/info_tensor.c src/cmd/info_topology.c \
+	src/cmd/info.c src/cmd/info.h src/cmd/info_beside.c src/cmd/info_checkpoint.c src/cmd/info_parallel.c src/cmd/info_plan.c src/cmd/info_topology.c \
 	src/cmd/launch.c src/cmd/launch_internal.h src/cmd/launch_job.c src/cmd/launch_rank.c \
 	src/cmd/main.c \
 	src/cmd/pack.c \

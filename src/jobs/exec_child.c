@@ -4,7 +4,7 @@
 #include "src/base/file.h"
 #include "src/base/text.h"
 #include "src/jobs/exec_output.h"
-#include "src/jobs/oom.h"
+#include "src/base/oom.h"
 #include "transport/bootstrap/bootstrap.h"
 
 #include <errno.h>

@@ -11,7 +11,6 @@ libgannet_jobs_a_SOURCES = \
 	src/jobs/exec_meet.c src/jobs/exec_meet.h \
 	src/jobs/exec_output.c src/jobs/exec_output.h \
 	src/jobs/exec_run.c src/jobs/exec_run.h \
-	src/jobs/oom.c src/jobs/oom.h \
 	src/jobs/preflight.h \
 	src/jobs/preflight_file.c \
 	src/jobs/preflight_gpu.c \

@@ -72,7 +72,11 @@ assert abs(p[\"network_bytes\"] - 2 * (2 * out + a[\"sum_bytes\"] + b[\"sum_byte
 assert b[\"memory_bytes\"] > 4 * 4 * 132566026 > a[\"memory_bytes\"], p
 assert p[\"step_ms\"] > p[\"sum_ms\"] > 8e3 * b[\"sum_bytes\"] / 1e8, p
 rows = [json.loads(line) for line in open(\"auto.json\")]
+sliced = [r for r in rows if r[\"tensor\"] > 1]
+rows = [r for r in rows if r[\"tensor\"] == 1]
 assert [(r[\"data\"], r[\"pipeline\"]) for r in rows] == [(4, 1), (2, 2), (1, 4)], rows
+assert [(r[\"data\"], r[\"pipeline\"], r[\"tensor\"]) for r in sliced][:2] == [(2, 1, 2), (1, 2, 2)] and sliced[-1][\"tensor\"] == 4, sliced
+assert all(r[\"batch\"] * r[\"data\"] == 128 for r in sliced), sliced
 assert all(len(r[\"cut\"].split(\",\")) == r[\"pipeline\"] - 1 for r in rows[1:]) and rows[0][\"bubble\"] < 1e-9, rows
 assert rows[2][\"sum_ms\"] == 0 and rows[1][\"images_per_s\"] >= p[\"images_per_s\"] * 0.95, rows
 assert [r[\"batch\"] * r[\"data\"] for r in rows] == [128, 128, 128] and [r[\"micro_batches\"] for r in rows] == [4, 8, 16], rows
@@ -86,7 +90,39 @@ expect 2 'cuts of its own' 'cuts for all meshes' of_mesh --parallel auto --cut f
 expect 2 '4 ranks cannot be divided by pipeline=3' 'a mesh of other ranks' of_mesh --parallel pipeline=3
 expect 2 'micro-batches 5 does not divide --batch 32' 'micro-batches that do not fit' of_mesh --parallel pipeline=2 --micro-batches 5
 expect 2 '(at most|stages)' 'more stages than pieces' "$gannet" info --plan lenet --parallel pipeline=64 --nodes 64
-expect 2 'pipelines of tensor groups are not predicted' 'tensor and pipeline' of_mesh --parallel tensor=2,pipeline=2
+check 'tensor groups, in pipelines and without' sh -c '
+	of() { "$@" --gb-per-s 20 --gflop-per-s 100 --link-gbit 0.1 --batch 32 --micro-batches 4 --nodes 2 --ranks-per-node 2 --json; }
+	of "$1" info --plan vgg16 --image-size 64 --classes 10 --parallel data=2,tensor=2 >slices.json &&
+	of "$1" info --plan vgg16 --image-size 64 --classes 10 --parallel pipeline=2,tensor=2 --cut features.17 >both.json &&
+	of "$1" info --plan vgg16 --image-size 64 --classes 10 --parallel tensor=4 >spread.json && python3 -c "
+import json
+s, b, w = (json.load(open(n + \".json\")) for n in (\"slices\", \"both\", \"spread\"))
+whole = 134301514 * 4
+assert s[\"data\"] == 2 and s[\"tensor\"] == 2 and 0.5 <= s[\"stages\"][0][\"param_bytes\"] / whole < 0.51, s
+assert s[\"stages\"][0][\"exchange_bytes\"] > 0 and s[\"stages\"][0][\"exchange_ms\"] > 0, s
+assert abs(sum(t[\"param_bytes\"] for t in b[\"stages\"]) / s[\"stages\"][0][\"param_bytes\"] - 1) < 0.01, b
+out = 256 * 8 * 8 * 4 * 32
+assert b[\"stages\"][0][\"output_bytes\"] == out and abs(b[\"network_bytes\"] - 2 * 2 * out) < 1000, b
+assert 0.24 < w[\"stages\"][0][\"param_bytes\"] / whole < 0.27 and w[\"network_bytes\"] > 0, w
+assert w[\"step_ms\"] > 1e3 * w[\"network_bytes\"] / 4 / 12.5e6, w
+"' sh "$gannet"
+check 'schedules without a pause, and recomputation' sh -c '
+	of() { "$@" --gb-per-s 20 --gflop-per-s 100 --batch 32 --micro-batches 4 --nodes 2 --parallel pipeline=2 --cut features.17 --json; }
+	of "$1" info --plan vgg16 --image-size 64 --classes 10 >sync.json && of "$1" info --plan vgg16 --image-size 64 --classes 10 --recompute >again.json &&
+	of "$1" info --plan vgg16 --image-size 64 --classes 10 --pipe-schedule pipedream >dream.json &&
+	of "$1" info --plan vgg16 --image-size 64 --classes 10 --pipe-schedule decoupled >far.json && python3 -c "
+import json
+s, a, d, f = (json.load(open(n + \".json\")) for n in (\"sync\", \"again\", \"dream\", \"far\"))
+first = [x[\"stages\"][0] for x in (s, a)]
+assert abs(first[1][\"backward_ms\"] - first[0][\"backward_ms\"] - first[0][\"forward_ms\"]) < 0.01 and first[1][\"memory_bytes\"] < first[0][\"memory_bytes\"], first
+assert a[\"stages\"][1][\"backward_ms\"] == s[\"stages\"][1][\"backward_ms\"], a
+slow = max(4 * (t[\"forward_ms\"] + t[\"backward_ms\"]) for t in d[\"stages\"])
+assert abs(d[\"step_ms\"] / slow - 1) < 0.02 and abs(f[\"step_ms\"] / slow - 1) < 0.02 and d[\"bubble\"] < s[\"bubble\"], (d, f, slow)
+assert d[\"stages\"][0][\"memory_bytes\"] > f[\"stages\"][0][\"memory_bytes\"], (d, f)
+"' sh "$gannet"
+expect 2 'compares meshes that train alike: give the mesh with --pipe-schedule pipedream' 'auto without a pause' of_mesh --parallel auto --pipe-schedule pipedream
+expect 2 'cut is of pipelines' 'a cut of tensor groups' of_mesh --parallel tensor=4 --nodes 4 --cut features.17
+expect 2 'lenet has no layer that so many ranks divide' 'channels that do not divide' "$gannet" info --plan lenet --parallel tensor=7 --nodes 7
 expect 2 'either a PATH,' 'neither path nor plan' "$gannet" info
 expect 2 'either a PATH,' 'both' "$gannet" info --plan lenet two
 expect 2 'larger images|smaller than' 'images too small for it' "$gannet" info --plan lenet --image-size 10

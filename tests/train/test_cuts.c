@@ -192,8 +192,8 @@ static void test_costs(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof networks / sizeof *networks; i++) {
 		assert_ok(gn_model_create(networks[i], 10, 0, 32, &m, &err));
-		assert_ok(gn_cut_costs_estimate(m, &o, 1e10, 1e11, &estimated, &err));
-		assert_ok(gn_cut_costs_measure(m, &o, &measured, &err));
+		assert_ok(gn_cut_costs_estimate(m, &o, 1, 1e10, 1e11, &estimated, &err));
+		assert_ok(gn_cut_costs_measure(m, &o, 1, &measured, &err));
 		assert_int_equal(measured.count, estimated.count);
 		check_costs(m, &estimated);
 		check_costs(m, &measured);
@@ -205,14 +205,14 @@ static void test_costs(void **state)
 	}
 	for (size_t i = 0; i < sizeof larger / sizeof *larger; i++) {
 		assert_ok(gn_model_create(larger[i], 10, 0, gn_model_default_side(larger[i]), &m, &err));
-		assert_ok(gn_cut_costs_estimate(m, &o, 1e10, 1e11, &estimated, &err));
+		assert_ok(gn_cut_costs_estimate(m, &o, 1, 1e10, 1e11, &estimated, &err));
 		check_costs(m, &estimated);
 		gn_cut_costs_release(&estimated);
 		gn_model_destroy(m);
 	}
 	o.backend = GN_BACKEND_CUDA;
 	assert_ok(gn_model_create("lenet", 10, 0, 28, &m, &err));
-	assert_int_equal(gn_cut_costs_measure(m, &o, &measured, &err), GN_ERR_UNSUPPORTED);
+	assert_int_equal(gn_cut_costs_measure(m, &o, 1, &measured, &err), GN_ERR_UNSUPPORTED);
 	gn_model_destroy(m);
 }
 

@@ -150,7 +150,7 @@ struct gn_session {
 	const struct gn_train_options *options;
 	struct gn_train_options resolved; /* with --parallel auto these, from the choice on: */
 	char mesh_cut[GN_SESSION_CUT_MAX];
-	char mesh_choice[1024];		 /* rank 0: what was chosen, and what is predicted of each mesh; empty: nothing was */
+	char mesh_choice[4096];		 /* rank 0: what was chosen, and what is predicted of each mesh; empty: nothing was */
 	struct gn_comm *comm;		 /* of the ranks that take each step together */
 	struct gn_session_pipeline *pipeline; /* NULL: each rank has the whole network */
 	int worker, workers;		 /* in the order of samples: of comm's ranks, of its pipelines, or of all workers of parameter servers */

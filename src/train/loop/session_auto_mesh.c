@@ -2,11 +2,14 @@
  * fastest of those that fit into its node's memory. */
 #include "src/train/loop/session.h"
 
+#include "src/base/oom.h"
+#include "src/train/loop/combine.h"
 #include "src/train/metrics/node_load.h"
 #include "src/train/parallel/pipe_forecast.h"
 #include "transport/coll/agree.h"
 #include "transport/select/cost.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,8 +42,8 @@ static int batches_of(const struct gn_session *s)
 	return each > most && most > 0 ? (int)most : each > 0 ? (int)each : 1;
 }
 
-/* out->costs: to be released. */
-static enum gn_status ask(const struct gn_session *s, struct gn_pipe_question *out, struct gn_err *err)
+/* costs: to be measured. */
+static void ask(const struct gn_session *s, struct gn_pipe_question *out)
 {
 	const struct gn_train_options *o = s->options;
 	struct gn_reducer_config config;
@@ -53,7 +56,6 @@ static enum gn_status ask(const struct gn_session *s, struct gn_pipe_question *o
 	gn_session_reducer_config(s, &config);
 	out->bucket_bytes = config.overlap ? (double)config.bucket_bytes : 0;
 	describe_machine(s->comm, &out->machine);
-	return gn_cut_costs_measure(s->model, &out->plan, &out->costs, err);
 }
 
 /* Of the ranks of rank 0's node, beside the whole network that rank 0 has for checkpoints. */
@@ -63,8 +65,17 @@ static double node_memory(const struct gn_session *s, const struct gn_pipe_forec
 
 	for (int r = 0; r < f->mesh.size; r++)
 		if (f->mesh.node_of[r] == f->mesh.node_of[0])
-			bytes += f->memory_bytes[gn_mesh_stage(&f->mesh, r)];
+			bytes += f->ranks[gn_mesh_stage(&f->mesh, r)].memory_bytes;
 	return bytes;
+}
+
+/* Of this node, or less where the job has a limit. */
+static double available_bytes(void)
+{
+	struct gn_node_counters node = {.available_bytes = 0};
+
+	gn_node_counters_read(&node);
+	return fmin(node.available_bytes, (double)gn_oom_room_bytes());
 }
 
 /* Whether f is taken rather than the best one so far. */
@@ -77,42 +88,79 @@ static int is_better(const struct gn_session *s, const struct gn_pipe_forecast *
 	return need > available ? need < needed : f->step.step_s < best->step.step_s;
 }
 
+static void put_shape(const struct gn_mesh_shape *m, struct gn_strbuf *out)
+{
+	gn_strbuf_printf(out, "data=%d,pipeline=%d", m->data, m->pipeline);
+	if (m->tensor > 1)
+		gn_strbuf_printf(out, ",tensor=%d", m->tensor);
+}
+
 static void tell(const struct gn_session *s, const struct gn_pipe_forecast *f, double available, struct gn_strbuf *out)
 {
-	gn_strbuf_printf(out, "%sdata=%d,pipeline=%d %.4g ms", *gn_strbuf_text(out) ? ", " : "", f->mesh.shape.data, f->mesh.shape.pipeline,
-			 1e3 * f->step.step_s);
+	gn_strbuf_printf(out, "%s", *gn_strbuf_text(out) ? ", " : "");
+	put_shape(&f->mesh.shape, out);
+	gn_strbuf_printf(out, " %.4g ms", 1e3 * f->step.step_s);
 	if (node_memory(s, f) > available)
 		gn_strbuf_printf(out, " (%.3g GB a node, of which %.3g are free)", node_memory(s, f) * 1e-9, available * 1e-9);
 }
 
-/* best: to be released. all: of each mesh what is predicted. */
-static enum gn_status compare(const struct gn_session *s, const struct gn_pipe_question *q, struct gn_pipe_forecast *best, struct gn_strbuf *all,
-			      struct gn_err *err)
+/* Whether the run's options go with tensor groups of so many ranks. */
+static int takes_slices(const struct gn_session *s, const struct gn_sim_topology *machine, int slices)
 {
-	int ranks = gn_comm_size(s->comm);
-	struct gn_node_counters node = {.available_bytes = 0};
+	struct gn_train_options o = *s->options;
+	struct gn_err ignored;
+
+	o.parallel = "data=1,tensor=2";
+	return slices == 1 || (!gn_train_check_options(&o, &ignored) && gn_pipe_forecast_has_slices(s->model, machine, slices));
+}
+
+/* Of meshes with q's slices. best: to be released. all: of each mesh what is predicted. */
+static enum gn_status compare_slices(const struct gn_session *s, const struct gn_pipe_question *q, double available, struct gn_pipe_forecast *best,
+				     struct gn_strbuf *all, struct gn_err *err)
+{
+	const int ranks = gn_comm_size(s->comm), groups = ranks / q->slices;
 	enum gn_status status = GN_OK;
 
-	gn_node_counters_read(&node);
-	for (int stages = 1; stages <= ranks && stages <= q->costs.count && !status; stages++) {
-		const struct gn_mesh_shape shape = {ranks / stages, stages, 1};
+	for (int stages = 1; stages <= groups && stages <= q->costs.count && !status; stages++) {
+		const struct gn_mesh_shape shape = {groups / stages, stages, q->slices};
+		const int times = stages * q->slices;
 		struct gn_pipe_forecast f, swap;
 
-		if (ranks % stages || q->batches > GN_STEP_BATCHES_MAX / stages)
+		if (groups % stages || q->batches > GN_STEP_BATCHES_MAX / times)
 			continue;
-		status = gn_pipe_forecast_make(q, &shape, stages, &f, err);
+		status = gn_pipe_forecast_make(q, &shape, times, &f, err);
 		if (!status)
-			tell(s, &f, node.available_bytes, all);
-		if (!status && is_better(s, &f, best, node.available_bytes)) {
+			tell(s, &f, available, all);
+		if (!status && is_better(s, &f, best, available)) {
 			swap = *best;
 			*best = f;
 			f = swap;
 		}
+		/* a stage has nothing that so many ranks divide */
+		if (status == GN_ERR_USAGE && q->slices > 1)
+			status = GN_OK;
 		gn_pipe_forecast_release(&f);
 	}
-	if (!status && best->step.step_s > 0 && node_memory(s, best) > node.available_bytes)
+	return status;
+}
+
+static enum gn_status compare(const struct gn_session *s, struct gn_pipe_question *q, struct gn_pipe_forecast *best, struct gn_strbuf *all,
+			      struct gn_err *err)
+{
+	const double available = available_bytes();
+	enum gn_status status = GN_OK;
+
+	for (q->slices = 1; q->slices <= gn_comm_size(s->comm) && !status; q->slices++) {
+		if (!takes_slices(s, &q->machine, q->slices))
+			continue;
+		gn_cut_costs_release(&q->costs);
+		status = gn_cut_costs_measure(s->model, &q->plan, q->slices, &q->costs, err);
+		if (!status)
+			status = compare_slices(s, q, available, best, all, err);
+	}
+	if (!status && best->step.step_s > 0 && node_memory(s, best) > available)
 		gn_log_warn(s->log, "--parallel auto: no mesh fits into %.3g GB, which are free on this node: the one that needs least is taken",
-			    node.available_bytes * 1e-9);
+			    available * 1e-9);
 	return status;
 }
 
@@ -121,27 +169,46 @@ static enum gn_status choose(struct gn_session *s, struct choice *out, struct gn
 {
 	struct gn_pipe_question q = {.model = NULL};
 	struct gn_pipe_forecast best = {.stages = NULL};
-	struct gn_strbuf all, cut;
-	enum gn_status status = ask(s, &q, err);
+	struct gn_strbuf all, cut, mesh;
+	enum gn_status status;
 
 	gn_strbuf_init(&all);
 	gn_strbuf_init(&cut);
-	if (!status)
-		status = compare(s, &q, &best, &all, err);
+	gn_strbuf_init(&mesh);
+	ask(s, &q);
+	status = compare(s, &q, &best, &all, err);
 	if (!status) {
 		gn_cuts_text(s->model, best.nodes, best.schedule.stages - 1, &cut);
 		out->shape = best.mesh.shape;
 		snprintf(out->cut, sizeof out->cut, "%s", gn_strbuf_text(&cut));
-		snprintf(s->mesh_choice, sizeof s->mesh_choice, "data=%d,pipeline=%d is the fastest that fits, a step predicted: %s", best.mesh.shape.data,
-			 best.mesh.shape.pipeline, gn_strbuf_text(&all));
+		put_shape(&out->shape, &mesh);
+		snprintf(s->mesh_choice, sizeof s->mesh_choice, "%s is the fastest that fits, a step predicted: %s", gn_strbuf_text(&mesh),
+			 gn_strbuf_text(&all));
 		gn_log_info(s->log, "--parallel auto: %s", s->mesh_choice);
 	}
 	if (!status && (gn_strbuf_failed(&all) || gn_strbuf_failed(&cut) || cut.len >= sizeof out->cut))
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the choice of a mesh");
 	gn_strbuf_release(&all);
 	gn_strbuf_release(&cut);
+	gn_strbuf_release(&mesh);
 	gn_pipe_forecast_release(&best);
 	gn_cut_costs_release(&q.costs);
+	return status;
+}
+
+/* On other ranks of rank 0's node, which share its memory: as in the steps that are predicted, they compute at the same time. */
+static enum gn_status compute_beside(const struct gn_session *s, struct gn_err *err)
+{
+	struct gn_pipe_question q = {.model = NULL};
+	enum gn_status status = GN_OK;
+
+	ask(s, &q);
+	for (q.slices = 1; q.slices <= gn_comm_size(s->comm) && !status; q.slices++) {
+		if (!takes_slices(s, &q.machine, q.slices))
+			continue;
+		status = gn_cut_costs_measure(s->model, &q.plan, q.slices, &q.costs, err);
+		gn_cut_costs_release(&q.costs);
+	}
 	return status;
 }
 
@@ -149,8 +216,10 @@ enum gn_status gn_session_choose_mesh(struct gn_session *s, struct gn_mesh_shape
 {
 	struct gn_train_options *o = &s->resolved;
 	struct choice c = {.shape = {gn_comm_size(s->comm), 1, 1}};
-	int asks = gn_comm_size(s->comm) > 1;
-	enum gn_status status = asks && gn_comm_rank(s->comm) == 0 ? choose(s, &c, err) : GN_OK;
+	int asks = gn_comm_size(s->comm) > 1, rank = gn_comm_rank(s->comm);
+	const struct gn_world *world = gn_comm_world(s->comm);
+	const int is_near = gn_world_node_of(world, gn_comm_world_rank(s->comm, rank)) == gn_world_node_of(world, gn_comm_world_rank(s->comm, 0));
+	enum gn_status status = !asks ? GN_OK : rank == 0 ? choose(s, &c, err) : is_near ? compute_beside(s, err) : GN_OK;
 
 	status = gn_agree_status(s->comm, status, err);
 	if (!status && asks)
@@ -160,8 +229,8 @@ enum gn_status gn_session_choose_mesh(struct gn_session *s, struct gn_mesh_shape
 	memcpy(s->mesh_cut, c.cut, sizeof c.cut);
 	*o = *s->options;
 	o->cut = c.shape.pipeline > 1 ? s->mesh_cut : NULL;
-	o->accumulate *= c.shape.pipeline;
-	o->micro_batches *= c.shape.pipeline;
+	o->accumulate *= c.shape.pipeline * c.shape.tensor;
+	o->micro_batches *= c.shape.pipeline * c.shape.tensor;
 	s->options = o;
 	*out = c.shape;
 	return GN_OK;

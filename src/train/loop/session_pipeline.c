@@ -81,7 +81,7 @@ static enum gn_status choose_cuts(const struct gn_session *s, int *nodes, struct
 	po.dropout = o->dropout;
 	for (int i = 0; rates && i < links; i++)
 		rates[i] = gn_pipe_link_rate(s->comm, gn_mesh_crosses(mesh, i));
-	status = rates ? gn_cut_costs_measure(s->model, &po, &costs, err) : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for cuts");
+	status = rates ? gn_cut_costs_measure(s->model, &po, mesh->shape.tensor, &costs, err) : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for cuts");
 	if (!status)
 		status = gn_cuts_choose(&costs, mesh->shape.pipeline, s->schedule.own_batches, rates, nodes, NULL, err);
 	gn_cut_costs_release(&costs);

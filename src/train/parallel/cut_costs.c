@@ -7,20 +7,24 @@
 #include "src/train/plan/weight_layouts.h"
 
 #include <math.h>
+#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { RUNS_MAX = 5 };
+#define SWEPT_BYTES ((size_t)4 << 20) /* more than a processor's own caches */
 #define PIECE_S 1.0
 
 /* A piece with its plan, and where it has memory what that works on. */
 struct piece {
+	struct gn_plan_group others; /* the ranks with the other slices: they are not there */
 	struct gn_model *model;
 	struct gn_weight_layouts *layouts;
 	struct gn_plan *plan;
 	float *params, *grads, *buffers;
 	void *in, *gradient;
 	int32_t *labels;
+	char *swept; /* by each thread */
 };
 
 static void release(struct piece *p)
@@ -34,6 +38,7 @@ static void release(struct piece *p)
 	free(p->in);
 	free(p->gradient);
 	free(p->labels);
+	free(p->swept);
 }
 
 /* Values of any tensor: small, of both signs, and none so small that a processor computes with it slowly. */
@@ -64,11 +69,37 @@ static enum gn_status give_memory(struct piece *p, const struct gn_plan_options 
 		       : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to measure a part of %s", gn_model_name(p->model));
 }
 
-static enum gn_status create(struct piece *p, const struct gn_model *m, int first, int end, struct gn_plan_options *o, struct gn_err *err)
+static enum gn_status exchange_nothing(struct gn_plan_group *g, struct gn_stream *s, const struct gn_op_exchange *x, void *values, struct gn_err *err)
+{
+	(void)g;
+	(void)s;
+	(void)x;
+	(void)values;
+	(void)err;
+	return GN_OK;
+}
+
+/* A slice of the piece; of what nobody divides all of it. */
+static void take_slice(struct piece *p, int slices, struct gn_plan_options *o)
+{
+	struct gn_model *slice;
+
+	o->tensor = NULL;
+	if (slices == 1 || gn_model_slice(p->model, 0, slices, &slice, NULL))
+		return;
+	gn_model_destroy(p->model);
+	p->model = slice;
+	p->others = (struct gn_plan_group){slices, exchange_nothing};
+	o->tensor = &p->others;
+}
+
+static enum gn_status create(struct piece *p, const struct gn_model *m, int first, int end, int slices, struct gn_plan_options *o, struct gn_err *err)
 {
 	enum gn_status status = gn_model_part(m, first, end, &p->model, err);
 	const struct gn_layout *l;
 
+	if (!status)
+		take_slice(p, slices, o);
 	if (!status)
 		status = gn_weight_layouts_create(p->model, &p->layouts, err);
 	if (!status && !o->no_memory)
@@ -86,23 +117,35 @@ static enum gn_status create(struct piece *p, const struct gn_model *m, int firs
 
 /* --- measured --- */
 
+/* In a step the other pieces run before this one does again: nothing of it is left in the processors' own caches. */
+static void sweep(struct piece *p)
+{
+	if (!p->swept)
+		p->swept = gn_alloc_aligned(SWEPT_BYTES * (size_t)omp_get_max_threads());
+#pragma omp parallel if (p->swept != NULL)
+	for (size_t i = 0; p->swept && i < SWEPT_BYTES; i += 64)
+		p->swept[SWEPT_BYTES * (size_t)omp_get_thread_num() + i]++;
+}
+
 static enum gn_status run_once(struct piece *p, int number, struct gn_cut_piece *cost, struct gn_err *err)
 {
 	const struct gn_targets targets = {.labels = p->labels};
 	const struct gn_plan_observer observer = {.context = NULL};
-	double began, between = 0;
+	double began, between;
 	enum gn_status status = gn_plan_stage(p->plan, p->in, &targets, err);
 
+	sweep(p);
 	began = gn_clock_s();
 	if (!status)
 		status = gn_plan_run_forward(p->plan, (uint64_t)number, &observer, err);
+	if (number)
+		cost->forward_s = fmin(cost->forward_s, gn_clock_s() - began);
+	sweep(p);
 	between = gn_clock_s();
 	if (!status)
 		status = gn_plan_run_backward(p->plan, p->gradient, &observer, NULL, err);
-	if (number) {
-		cost->forward_s = fmin(cost->forward_s, between - began);
+	if (number)
 		cost->backward_s = fmin(cost->backward_s, gn_clock_s() - between);
-	}
 	return status;
 }
 
@@ -144,14 +187,14 @@ static void estimate(const struct piece *p, const struct rates *r, struct gn_cut
 /* --- all pieces --- */
 
 /* *layout: of the piece's input, becomes that of its output. */
-static enum gn_status cost_piece(const struct gn_model *m, int end, struct gn_plan_options *o, const struct rates *r, struct gn_layout *layout,
+static enum gn_status cost_piece(const struct gn_model *m, int end, int slices, struct gn_plan_options *o, const struct rates *r, struct gn_layout *layout,
 				 struct gn_cut_piece *cost, struct gn_err *err)
 {
 	struct piece p = {.model = NULL};
 	enum gn_status status;
 
 	o->input = cost->node > 1 ? layout : NULL;
-	status = create(&p, m, cost->node, end, o, err);
+	status = create(&p, m, cost->node, end, slices, o, err);
 	if (!status && r->bytes_per_s > 0)
 		estimate(&p, r, cost);
 	else if (!status)
@@ -164,7 +207,7 @@ static enum gn_status cost_piece(const struct gn_model *m, int end, struct gn_pl
 	return status;
 }
 
-static enum gn_status cost_all(const struct gn_model *m, const struct gn_plan_options *options, const struct rates *r, struct gn_cut_costs *out,
+static enum gn_status cost_all(const struct gn_model *m, const struct gn_plan_options *options, int slices, const struct rates *r, struct gn_cut_costs *out,
 			       struct gn_err *err)
 {
 	struct gn_plan_options o = *options;
@@ -182,7 +225,7 @@ static enum gn_status cost_all(const struct gn_model *m, const struct gn_plan_op
 		if (i == 1 || gn_model_can_cut(m, i))
 			c.pieces[c.count++].node = i;
 	for (int i = 0; i < c.count && !status; i++)
-		status = cost_piece(m, i + 1 < c.count ? c.pieces[i + 1].node : gn_model_node_count(m), &o, r, &layout, &c.pieces[i], err);
+		status = cost_piece(m, i + 1 < c.count ? c.pieces[i + 1].node : gn_model_node_count(m), slices, &o, r, &layout, &c.pieces[i], err);
 	if (status)
 		gn_cut_costs_release(&c);
 	else
@@ -190,21 +233,22 @@ static enum gn_status cost_all(const struct gn_model *m, const struct gn_plan_op
 	return status;
 }
 
-enum gn_status gn_cut_costs_measure(const struct gn_model *m, const struct gn_plan_options *options, struct gn_cut_costs *out, struct gn_err *err)
+enum gn_status gn_cut_costs_measure(const struct gn_model *m, const struct gn_plan_options *options, int slices, struct gn_cut_costs *out,
+				    struct gn_err *err)
 {
 	const struct rates measured = {0, 0};
 
 	if (options->backend != GN_BACKEND_HOST)
 		return gn_err_set(err, GN_ERR_UNSUPPORTED, "the layers of a network are measured with --device host only: name with --cut where stages begin");
-	return cost_all(m, options, &measured, out, err);
+	return cost_all(m, options, slices, &measured, out, err);
 }
 
-enum gn_status gn_cut_costs_estimate(const struct gn_model *m, const struct gn_plan_options *options, double bytes_per_s, double flops_per_s,
-				     struct gn_cut_costs *out, struct gn_err *err)
+enum gn_status gn_cut_costs_estimate(const struct gn_model *m, const struct gn_plan_options *options, int slices, double bytes_per_s,
+				     double flops_per_s, struct gn_cut_costs *out, struct gn_err *err)
 {
 	const struct rates rates = {bytes_per_s, flops_per_s};
 
-	return cost_all(m, options, &rates, out, err);
+	return cost_all(m, options, slices, &rates, out, err);
 }
 
 void gn_cut_costs_release(struct gn_cut_costs *c)

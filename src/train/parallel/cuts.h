@@ -30,11 +30,13 @@ struct gn_cut_costs {
 };
 
 /* Runs each piece for a second at most, and at least once, with the OpenMP threads that are set now. options: of a plan of the whole network
- * for one micro-batch, on the host; weights, input, group and what a run reports to are not read. Takes the memory of one piece at a time. Blocks. */
-enum gn_status gn_cut_costs_measure(const struct gn_model *m, const struct gn_plan_options *options, struct gn_cut_costs *out, struct gn_err *err);
+ * for one micro-batch, on the host; weights, input, groups and what a run reports to are not read. slices: of as many ranks of a tensor group
+ * that of the first, without what they exchange. Takes the memory of one piece at a time. Blocks. */
+enum gn_status gn_cut_costs_measure(const struct gn_model *m, const struct gn_plan_options *options, int slices, struct gn_cut_costs *out,
+				    struct gn_err *err);
 /* The same by the operators' bytes and FLOPs (plan_cost.h) on a machine of these rates; nothing runs. */
-enum gn_status gn_cut_costs_estimate(const struct gn_model *m, const struct gn_plan_options *options, double bytes_per_s, double flops_per_s,
-				     struct gn_cut_costs *out, struct gn_err *err);
+enum gn_status gn_cut_costs_estimate(const struct gn_model *m, const struct gn_plan_options *options, int slices, double bytes_per_s,
+				     double flops_per_s, struct gn_cut_costs *out, struct gn_err *err);
 /* A zeroed one is fine. */
 void gn_cut_costs_release(struct gn_cut_costs *c);
 

@@ -1,4 +1,4 @@
-#include "src/jobs/oom.h"
+#include "src/base/oom.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -80,21 +80,54 @@ uint64_t gn_oom_kills(void)
 	return read_value(p.path, p.version == 1 ? "memory.oom_control" : "memory.events", "oom_kill");
 }
 
+static uint64_t limit_of(const struct place *p)
+{
+	uint64_t limit = read_value(p->path, p->version == 1 ? "memory.limit_in_bytes" : "memory.max", "");
+
+	return limit < UNLIMITED ? limit : 0;
+}
+
+/* To the group above. Returns 0 at the top. */
+static int go_up(struct place *p)
+{
+	char *slash = strrchr(p->path, '/');
+
+	if (!slash || (size_t)(slash - p->path) < p->root_len)
+		return 0;
+	*slash = 0;
+	return 1;
+}
+
 uint64_t gn_oom_limit_bytes(void)
 {
 	uint64_t lowest = 0, limit;
 	struct place p;
-	char *slash;
 
 	if (!find(&p))
 		return 0;
-	for (;;) {
-		limit = read_value(p.path, p.version == 1 ? "memory.limit_in_bytes" : "memory.max", "");
-		if (limit && limit < UNLIMITED && (!lowest || limit < lowest))
+	do {
+		limit = limit_of(&p);
+		if (limit && (!lowest || limit < lowest))
 			lowest = limit;
-		slash = strrchr(p.path, '/');
-		if (!slash || (size_t)(slash - p.path) < p.root_len)
-			return lowest;
-		*slash = 0;
-	}
+	} while (go_up(&p));
+	return lowest;
+}
+
+uint64_t gn_oom_room_bytes(void)
+{
+	uint64_t least = UINT64_MAX, limit, used, files, room;
+	struct place p;
+
+	if (!find(&p))
+		return UINT64_MAX;
+	do {
+		limit = limit_of(&p);
+		used = read_value(p.path, p.version == 1 ? "memory.usage_in_bytes" : "memory.current", "");
+		files = read_value(p.path, "memory.stat", p.version == 1 ? "total_inactive_file" : "inactive_file");
+		used -= files < used ? files : used;
+		room = limit > used ? limit - used : 0;
+		if (limit && room < least)
+			least = room;
+	} while (go_up(&p));
+	return least;
 }
