@@ -7,9 +7,11 @@ libgannet_transport_a_SOURCES += \
 	transport/auth/handshake.c transport/auth/handshake.h \
 	transport/auth/net.c transport/auth/net.h \
 	transport/auth/sealed_message.c transport/auth/sealed_message.h \
+	transport/auth/sealed_stream.c transport/auth/sealed_stream.h \
 	transport/auth/secret.c transport/auth/secret.h
 
 libgannet_transport_a_SOURCES += \
+	transport/bootstrap/boot_message.c transport/bootstrap/boot_message.h \
 	transport/bootstrap/boot_tree.c transport/bootstrap/boot_tree.h \
 	transport/bootstrap/bootstrap.h \
 	transport/bootstrap/bootstrap_env.c \

@@ -76,13 +76,15 @@ static void *come_and_stand_still(void *argument)
 	struct guest *g = argument;
 	const struct timespec pause = {0, 10000000};
 	uint64_t until = gn_clock_ns() + SOON_NS;
-	const uint64_t says[3] = {0, 8, 0};
+	const uint64_t none = 0, pack[2] = {8, 0};
+	struct gn_channel c;
 	struct gn_err err;
 
 	while (gn_net_connect("127.0.0.1", g->port, 1000, &g->fd, &err) && gn_clock_ns() < until)
 		nanosleep(&pause, NULL);
-	if (gn_handshake_join(g->fd, &secret, GN_HANDSHAKE_RENDEZVOUS, 1, 2, 3000, &err) ||
-	    gn_net_send_all(g->fd, says, sizeof says, 1000))
+	c.fd = g->fd;
+	if (gn_handshake_join(&c, &secret, GN_HANDSHAKE_RENDEZVOUS, 1, 2, 3000, &err) || gn_channel_send(&c, &none, sizeof none, 1000) ||
+	    gn_channel_send(&c, &pack[0], sizeof pack[0], 1000) || gn_channel_send(&c, &pack[1], sizeof pack[1], 1000))
 		return "rank 1 could not join";
 	return NULL;
 }

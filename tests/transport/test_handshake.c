@@ -5,6 +5,7 @@
 #include "transport/auth/auth_listener.h"
 #include "transport/auth/net.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -132,6 +133,7 @@ struct visit {
 	const struct gn_secret *secret;
 	enum gn_handshake_purpose purpose;
 	int fd;
+	struct gn_stream_keys keys;
 	struct gn_err err;
 };
 
@@ -139,12 +141,16 @@ static void *visit(void *argument)
 {
 	struct visit *v = argument;
 
+	struct gn_channel c;
+
 	if (gn_net_connect("127.0.0.1", v->port, 3000, &v->fd, &v->err))
 		return NULL;
-	if (gn_handshake_join(v->fd, v->secret, v->purpose, 3, 4, 5000, &v->err)) {
+	c.fd = v->fd;
+	if (gn_handshake_join(&c, v->secret, v->purpose, 3, 4, 5000, &v->err)) {
 		close(v->fd);
 		v->fd = -1;
 	}
+	v->keys = c.keys;
 	return NULL;
 }
 
@@ -178,9 +184,37 @@ static struct gn_auth_listener *open_door(int *port)
 	return d;
 }
 
+/* Both have the same keys, and what was changed, left out or sent again is noticed. */
+static void talk(struct gn_channel *a, struct gn_channel *b)
+{
+	static const char text[] = "planted words that nobody else can read";
+	unsigned char wire[sizeof text + GN_RECORD_TAG_BYTES];
+	char heard[sizeof text];
+
+	assert_int_equal(gn_channel_send(a, text, sizeof text, 1000), 0);
+	assert_int_equal(gn_channel_receive(b, heard, sizeof heard, 1000), 0);
+	assert_memory_equal(heard, text, sizeof text);
+	assert_int_equal(gn_channel_send(b, text, sizeof text, 1000), 0);
+	assert_int_equal(gn_net_receive_all(a->fd, wire, sizeof wire, 1000), 0);
+	assert_memory_not_equal(wire, text, 8);
+	for (size_t bit = 0; bit < 8 * sizeof wire; bit++) {
+		struct gn_stream_keys keys = a->keys;
+		unsigned char changed[sizeof wire];
+
+		memcpy(changed, wire, sizeof wire);
+		changed[bit / 8] ^= (unsigned char)(1 << bit % 8);
+		assert_int_equal(gn_stream_open(&keys, changed, sizeof text), -1);
+	}
+	assert_int_equal(gn_net_send_all(b->fd, wire, sizeof wire, 1000), 0);
+	assert_int_equal(gn_net_send_all(b->fd, wire, sizeof wire, 1000), 0);
+	assert_int_equal(gn_channel_receive(a, heard, sizeof heard, 1000), 0);
+	assert_int_equal(gn_channel_receive(a, heard, sizeof heard, 1000), -1);
+	assert_int_equal(errno, EBADMSG);
+}
+
 static void let_one_in(struct gn_auth_listener *d, int port)
 {
-	struct gn_pending_peer guest = {-1, 0, 0};
+	struct gn_pending_peer guest = {.channel.fd = -1};
 	struct visit v;
 
 	send_visitor(&v, port, &ours, GN_HANDSHAKE_RENDEZVOUS);
@@ -189,8 +223,9 @@ static void let_one_in(struct gn_auth_listener *d, int port)
 	assert_true(v.fd >= 0);
 	assert_int_equal(guest.rank, 3);
 	assert_int_equal(guest.size, 4);
+	talk(&(struct gn_channel){v.fd, v.keys}, &guest.channel);
 	close(v.fd);
-	close(guest.fd);
+	close(guest.channel.fd);
 }
 
 static void test_who_is_let_in(void **state)
@@ -338,7 +373,7 @@ static void test_replay(void **state)
 	gn_net_send_all(outer, &verdict, sizeof verdict, 1000);
 	pthread_join(v.thread, NULL);
 	assert_true(v.fd >= 0);
-	close(guest.fd);
+	close(guest.channel.fd);
 	close(inner);
 	close(v.fd);
 	close(outer);
@@ -369,6 +404,7 @@ static void test_replay(void **state)
 /* Every bit counts, and every length but the right one is garbage. */
 static void test_judge(void **state)
 {
+	struct gn_stream_keys keys;
 	struct gn_handshake_challenge challenge;
 	struct gn_handshake_reply answer;
 	struct gn_handshake_claim claim;
@@ -387,7 +423,7 @@ static void test_judge(void **state)
 	gn_net_send_all(fd, &challenge, sizeof challenge, 1000);
 	assert_int_equal(gn_net_receive_all(fd, bytes, sizeof claim, 3000), 0);
 	for (size_t len = 0; len <= sizeof bytes; len++) {
-		enum gn_handshake_result r = gn_handshake_verify(&ours, GN_HANDSHAKE_HEARTBEAT, &challenge, bytes, len, &rank, &size,
+		enum gn_handshake_result r = gn_handshake_verify(&ours, GN_HANDSHAKE_HEARTBEAT, &challenge, bytes, len, &rank, &size, &keys,
 								&answer);
 
 		assert_int_equal(r, len == sizeof claim ? GN_HANDSHAKE_ACCEPTED : GN_HANDSHAKE_MALFORMED);
@@ -395,17 +431,17 @@ static void test_judge(void **state)
 	}
 	for (size_t bit = 0; bit < 8 * sizeof claim; bit++) {
 		bytes[bit / 8] ^= (unsigned char)(1 << bit % 8);
-		assert_int_not_equal(gn_handshake_verify(&ours, GN_HANDSHAKE_HEARTBEAT, &challenge, bytes, sizeof claim, &rank, &size,
+		assert_int_not_equal(gn_handshake_verify(&ours, GN_HANDSHAKE_HEARTBEAT, &challenge, bytes, sizeof claim, &rank, &size, &keys,
 							&answer), GN_HANDSHAKE_ACCEPTED);
 		for (size_t i = 0; i < sizeof answer.proof; i++)
 			assert_int_equal(answer.proof[i], 0);
 		bytes[bit / 8] ^= (unsigned char)(1 << bit % 8);
 	}
 	/* a listener's proof is no guest's: whoever reflects gets nowhere */
-	gn_handshake_verify(&ours, GN_HANDSHAKE_HEARTBEAT, &challenge, bytes, sizeof claim, &rank, &size, &answer);
+	gn_handshake_verify(&ours, GN_HANDSHAKE_HEARTBEAT, &challenge, bytes, sizeof claim, &rank, &size, &keys, &answer);
 	memcpy(&claim, bytes, sizeof claim);
 	memcpy(claim.proof, answer.proof, sizeof claim.proof);
-	assert_int_equal(gn_handshake_verify(&ours, GN_HANDSHAKE_HEARTBEAT, &challenge, &claim, sizeof claim, &rank, &size, &answer),
+	assert_int_equal(gn_handshake_verify(&ours, GN_HANDSHAKE_HEARTBEAT, &challenge, &claim, sizeof claim, &rank, &size, &keys, &answer),
 			 GN_HANDSHAKE_WRONG_PROOF);
 	close(fd);
 	close(tap);

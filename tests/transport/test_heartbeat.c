@@ -246,15 +246,14 @@ static int knock(const struct group *g)
 	return fd;
 }
 
-/* Proves to know the secret, as rank. */
-static int come(const struct group *g, uint32_t rank, uint32_t size, const struct gn_secret *secret, struct gn_err *err)
+/* Proves to know the secret, as rank. Its descriptor is -1 where that fails. */
+static struct gn_channel come(const struct group *g, uint32_t rank, uint32_t size, const struct gn_secret *secret, struct gn_err *err)
 {
-	int fd = knock(g);
+	struct gn_channel c = {.fd = knock(g)};
 
-	if (!gn_handshake_join(fd, secret, GN_HANDSHAKE_HEARTBEAT, rank, size, 3000, err))
-		return fd;
-	close(fd);
-	return -1;
+	if (gn_handshake_join(&c, secret, GN_HANDSHAKE_HEARTBEAT, rank, size, 3000, err))
+		gn_channel_close(&c);
+	return c;
 }
 
 /* Ranks 0 and 1 wait in an allreduce, 3 writes: all are told so of each other when 2 is lost, and 3 is when 1 is, too. */
@@ -292,16 +291,16 @@ static void test_loss_tells_of_all(void **state)
 }
 
 /* Three ranks, of which rank 1 only has a connection, which is returned, and answers nothing. The recorder is o's to destroy. */
-static int begin_with_a_mute(struct gn_heartbeat_options *o, struct gn_heartbeat **rank_0, struct gn_heartbeat **rank_2)
+static struct gn_channel begin_with_a_mute(struct gn_heartbeat_options *o, struct gn_heartbeat **rank_0, struct gn_heartbeat **rank_2)
 {
 	struct group g;
 	struct gn_err err;
-	int mute;
+	struct gn_channel mute;
 
 	assert_ok(gn_recorder_create(60000, &o->recorder, &err));
 	assert_ok(gn_heartbeat_host(o, rank_0, &g.invitation, &err));
 	mute = come(&g, 1, 3, &o->secret, &err);
-	assert_true(mute >= 0);
+	assert_true(mute.fd >= 0);
 	o->rank = 2;
 	assert_ok(gn_heartbeat_join(o, &g.invitation, rank_2, &err));
 	return mute;
@@ -314,7 +313,7 @@ static void test_loss_while_one_is_mute(void **state)
 	struct gn_heartbeat *w = NULL, *dies = NULL;
 	struct gn_err err;
 	uint64_t start;
-	int mute;
+	struct gn_channel mute;
 
 	(void)state;
 	mute = begin_with_a_mute(&o, &w, &dies);
@@ -324,18 +323,18 @@ static void test_loss_while_one_is_mute(void **state)
 	assert_true(gn_clock_ns() - start < 2000000000u);
 	assert_non_null(strstr(err.text, "rank 2 is lost: its connection closed unexpectedly"));
 	assert_non_null(strstr(err.text, "; rank 0 was before the first collective"));
-	close(mute);
+	close(mute.fd);
 	gn_heartbeat_destroy(w, 1);
 	gn_recorder_destroy(o.recorder);
 }
 
 /* The next message of that kind that comes by a connection. */
-static struct gn_heartbeat_message next_of(int fd, enum gn_heartbeat_type type)
+static struct gn_heartbeat_message next_of(struct gn_channel *c, enum gn_heartbeat_type type)
 {
 	struct gn_heartbeat_message m;
 
 	do
-		assert_int_equal(gn_net_receive_all(fd, &m, sizeof m, 3000), 0);
+		assert_int_equal(gn_channel_receive(c, &m, sizeof m, 3000), 0);
 	while (m.type != type);
 	return m;
 }
@@ -346,18 +345,18 @@ static void test_giving_up_over_a_loss(void **state)
 	struct gn_heartbeat_options o = {.size = 3, .silent_after_ms = 60000, .timeout_ms = 5000, .secret = SECRET};
 	struct gn_heartbeat *w = NULL, *dies = NULL;
 	struct gn_heartbeat_message m;
-	int mute;
+	struct gn_channel mute;
 
 	(void)state;
 	mute = begin_with_a_mute(&o, &w, &dies);
 	gn_heartbeat_destroy(dies, 0);
-	next_of(mute, GN_HEARTBEAT_QUERY);
+	next_of(&mute, GN_HEARTBEAT_QUERY);
 	gn_heartbeat_abort(w, "a connection broke");
-	m = next_of(mute, GN_HEARTBEAT_LOST);
+	m = next_of(&mute, GN_HEARTBEAT_LOST);
 	assert_int_equal(m.rank, 2);
-	m = next_of(mute, GN_HEARTBEAT_LOST);
+	m = next_of(&mute, GN_HEARTBEAT_LOST);
 	assert_int_equal(m.rank, 0);
-	close(mute);
+	close(mute.fd);
 	gn_heartbeat_destroy(w, 1);
 	gn_recorder_destroy(o.recorder);
 }
@@ -425,14 +424,14 @@ static void test_strangers(void **state)
 		close(fd);
 	}
 	/* a secret that was never given */
-	assert_int_equal(come(&g, 1, RANKS, &o.secret, &err), -1);
+	assert_int_equal(come(&g, 1, RANKS, &o.secret, &err).fd, -1);
 	assert_int_equal(err.status, GN_ERR_USAGE);
 	/* the right secret, but a rank that is here already, is none, or is of another job */
-	assert_refused(come(&g, 1, RANKS, &secret, &err));
-	assert_refused(come(&g, 0, RANKS, &secret, &err));
-	assert_refused(come(&g, RANKS, RANKS, &secret, &err));
-	assert_refused(come(&g, UINT32_MAX, RANKS, &secret, &err));
-	assert_refused(come(&g, 2, RANKS + 1, &secret, &err));
+	assert_refused(come(&g, 1, RANKS, &secret, &err).fd);
+	assert_refused(come(&g, 0, RANKS, &secret, &err).fd);
+	assert_refused(come(&g, RANKS, RANKS, &secret, &err).fd);
+	assert_refused(come(&g, UINT32_MAX, RANKS, &secret, &err).fd);
+	assert_refused(come(&g, 2, RANKS + 1, &secret, &err).fd);
 	for (int i = 0; i < 300; i++)
 		close(silent[i]);
 	assert_int_equal(gn_heartbeat_join(&o, &g.invitation, &none, &err), GN_ERR_USAGE);
@@ -454,7 +453,7 @@ static void test_silence(void **state)
 
 	(void)state;
 	assert_ok(gn_heartbeat_host(&o, &w, &g.invitation, &err));
-	fd = come(&g, 1, 2, &o.secret, &err);
+	fd = come(&g, 1, 2, &o.secret, &err).fd;
 	assert_true(fd >= 0);
 	start = gn_clock_ns();
 	await_loss(w, 5000, &err);
@@ -569,6 +568,7 @@ static void test_rank_0_is_gone(void **state)
 /* Takes one connection and hands on what comes, both ways, until both ends are gone. */
 struct relay {
 	int listener, port;
+	int spoils; /* a bit of each message to rank 0, which are longer than those of the handshake */
 };
 
 static void *hand_on(void *argument)
@@ -589,8 +589,11 @@ static void *hand_on(void *argument)
 		if (poll(p, 2, 5000) <= 0)
 			break;
 		for (int i = 0; i < 2 && n > 0; i++)
-			if (p[i].revents && (n = recv(fds[i], block, sizeof block, 0)) > 0)
+			if (p[i].revents && (n = recv(fds[i], block, sizeof block, 0)) > 0) {
+				if (i == 0 && relay->spoils && n >= (ssize_t)sizeof(struct gn_heartbeat_message))
+					block[9] ^= 1; /* of its rank */
 				n = send(fds[!i], block, (size_t)n, MSG_NOSIGNAL);
+			}
 	}
 	close(in);
 	close(out);
@@ -616,7 +619,7 @@ static void test_someone_mute_comes_first(void **state)
 	struct gn_heartbeat_options o = {.size = 2, .silent_after_ms = 3000, .timeout_ms = 60000, .secret = SECRET};
 	struct gn_heartbeat_contact real, told = {.addresses = {.count = 2, .text = {"127.0.0.2", "127.0.0.1"}}};
 	struct gn_heartbeat *watches[2] = {NULL, NULL};
-	struct relay relay = {-1, 0};
+	struct relay relay = {-1, 0, 0};
 	pthread_t thread, leaving;
 	struct gn_err err;
 	int mute, port = 0;
@@ -638,6 +641,31 @@ static void test_someone_mute_comes_first(void **state)
 	close(relay.listener);
 }
 
+/* Somebody between them changes what rank 1 says: it is not taken for rank 1's. */
+static void test_changed_on_its_way(void **state)
+{
+	struct gn_heartbeat_options o = {.size = 2, .silent_after_ms = 4000, .timeout_ms = 60000, .secret = SECRET};
+	struct gn_heartbeat_contact real, told = {.addresses = {.count = 1, .text = {"127.0.0.1"}}};
+	struct gn_heartbeat *watches[2] = {NULL, NULL};
+	struct relay relay = {-1, 0, 1};
+	pthread_t thread;
+	struct gn_err err;
+
+	(void)state;
+	relay.listener = listen_at("127.0.0.1", &told.port);
+	assert_ok(gn_heartbeat_host(&o, &watches[0], &real, &err));
+	relay.port = real.port;
+	assert_int_equal(pthread_create(&thread, NULL, hand_on, &relay), 0);
+	o.rank = 1;
+	assert_ok(gn_heartbeat_join(&o, &told, &watches[1], &err));
+	await_loss(watches[0], 5000, &err);
+	assert_non_null(strstr(err.text, "rank 1 is lost: a heartbeat that claims to be its own is not authentic"));
+	gn_heartbeat_destroy(watches[1], 0);
+	gn_heartbeat_destroy(watches[0], 0);
+	pthread_join(thread, NULL);
+	close(relay.listener);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -651,7 +679,7 @@ int main(void)
 		cmocka_unit_test(test_strangers),	cmocka_unit_test(test_silence),
 		cmocka_unit_test(test_some_do_not_come),	cmocka_unit_test(test_early_leaver),
 		cmocka_unit_test(test_rank_0_stands_still),	cmocka_unit_test(test_rank_0_is_gone),
-		cmocka_unit_test(test_someone_mute_comes_first),
+		cmocka_unit_test(test_someone_mute_comes_first), cmocka_unit_test(test_changed_on_its_way),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

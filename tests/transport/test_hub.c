@@ -22,7 +22,7 @@ struct hub {
 	struct gn_heartbeat *watch;
 	struct gn_heartbeat_options options;
 	struct gn_heartbeat_contact invitation;
-	int fds[RANKS]; /* of the members; [0] is none */
+	struct gn_channel members[RANKS]; /* [0] is none */
 };
 
 static int connect_to(const struct hub *h)
@@ -44,37 +44,37 @@ static void setup(struct hub *h)
 	h->options.secret = (struct gn_secret)SECRET;
 	assert_ok(gn_heartbeat_host(&h->options, &h->watch, &h->invitation, &err));
 	for (int r = 1; r < RANKS; r++) {
-		h->fds[r] = connect_to(h);
-		assert_ok(gn_handshake_join(h->fds[r], &h->options.secret, GN_HANDSHAKE_HEARTBEAT, (uint32_t)r, RANKS, 5000, &err));
+		h->members[r].fd = connect_to(h);
+		assert_ok(gn_handshake_join(&h->members[r], &h->options.secret, GN_HANDSHAKE_HEARTBEAT, (uint32_t)r, RANKS, 5000, &err));
 	}
 }
 
 static void teardown(struct hub *h)
 {
 	for (int r = 1; r < RANKS; r++)
-		close(h->fds[r]);
+		close(h->members[r].fd);
 	gn_heartbeat_destroy(h->watch, 0);
 }
 
-static void say(int fd, const struct gn_heartbeat_message *m)
+static void say(struct gn_channel *c, const struct gn_heartbeat_message *m)
 {
-	assert_int_equal(gn_net_send_all(fd, m, sizeof *m, 3000), 0);
+	assert_int_equal(gn_channel_send(c, m, sizeof *m, 3000), 0);
 }
 
-static void goodbye(const struct hub *h, int rank)
+static void goodbye(struct hub *h, int rank)
 {
 	struct gn_heartbeat_message m = gn_heartbeat_text_message(GN_HEARTBEAT_LEAVE, rank, NULL);
 
-	say(h->fds[rank], &m);
+	say(&h->members[rank], &m);
 }
 
 /* The next message that is no heartbeat. */
-static struct gn_heartbeat_message hear(int fd)
+static struct gn_heartbeat_message hear(struct gn_channel *c)
 {
 	struct gn_heartbeat_message m;
 
 	do
-		assert_int_equal(gn_net_receive_all(fd, &m, sizeof m, 10000), 0);
+		assert_int_equal(gn_channel_receive(c, &m, sizeof m, 10000), 0);
 	while (m.type == GN_HEARTBEAT_BEAT);
 	return m;
 }
@@ -95,16 +95,16 @@ static void test_goodbyes_are_told_once(void **state)
 	(void)state;
 	setup(&h);
 	goodbye(&h, 2);
-	m = hear(h.fds[3]);
+	m = hear(&h.members[3]);
 	assert_int_equal(m.type, GN_HEARTBEAT_LEFT);
 	assert_int_equal(m.rank, 2);
 	goodbye(&h, 1);
 	assert_int_equal(pthread_create(&thread, NULL, leave, h.watch), 0);
 	goodbye(&h, 3);
-	m = hear(h.fds[3]);
+	m = hear(&h.members[3]);
 	assert_int_equal(m.type, GN_HEARTBEAT_ALL_LEFT);
 	for (int r = 1; r < RANKS; r++)
-		close(h.fds[r]);
+		close(h.members[r].fd);
 	pthread_join(thread, NULL);
 }
 
@@ -115,10 +115,10 @@ static void await_turn(const struct hub *h)
 	struct gn_err err;
 
 	for (int i = 0; i < 2; i++) {
-		int fd = connect_to(h);
+		struct gn_channel c = {.fd = connect_to(h)};
 
-		assert_int_equal(gn_handshake_join(fd, &wrong, GN_HANDSHAKE_HEARTBEAT, 1, RANKS, 5000, &err), GN_ERR_USAGE);
-		close(fd);
+		assert_int_equal(gn_handshake_join(&c, &wrong, GN_HANDSHAKE_HEARTBEAT, 1, RANKS, 5000, &err), GN_ERR_USAGE);
+		close(c.fd);
 	}
 }
 
@@ -130,17 +130,17 @@ static void test_each_loss_is_told_once(void **state)
 
 	(void)state;
 	setup(&h);
-	shutdown(h.fds[1], SHUT_RDWR);
-	m = hear(h.fds[3]);
+	shutdown(h.members[1].fd, SHUT_RDWR);
+	m = hear(&h.members[3]);
 	assert_int_equal(m.type, GN_HEARTBEAT_LOST);
 	assert_int_equal(m.rank, 1);
-	shutdown(h.fds[2], SHUT_RDWR);
-	m = hear(h.fds[3]);
+	shutdown(h.members[2].fd, SHUT_RDWR);
+	m = hear(&h.members[3]);
 	assert_int_equal(m.type, GN_HEARTBEAT_LOST);
 	assert_int_equal(m.rank, 2);
 	await_turn(&h);
 	gn_heartbeat_abort(h.watch, "enough");
-	m = hear(h.fds[3]);
+	m = hear(&h.members[3]);
 	assert_int_equal(m.type, GN_HEARTBEAT_LOST);
 	assert_int_equal(m.rank, 0);
 	teardown(&h);
@@ -157,13 +157,13 @@ static void test_losses_during_a_query(void **state)
 	(void)state;
 	assert_ok(gn_recorder_create(60000, &h.options.recorder, &err));
 	setup(&h);
-	shutdown(h.fds[1], SHUT_RDWR);
+	shutdown(h.members[1].fd, SHUT_RDWR);
 	/* rank 3 answers nothing, so that the query is under way */
-	for (m = hear(h.fds[3]); m.type != GN_HEARTBEAT_QUERY; m = hear(h.fds[3]))
+	for (m = hear(&h.members[3]); m.type != GN_HEARTBEAT_QUERY; m = hear(&h.members[3]))
 		;
-	shutdown(h.fds[2], SHUT_RDWR);
+	shutdown(h.members[2].fd, SHUT_RDWR);
 	for (int i = 0; i < 2;) {
-		m = hear(h.fds[3]);
+		m = hear(&h.members[3]);
 		queries += m.type == GN_HEARTBEAT_QUERY;
 		if (m.type == GN_HEARTBEAT_LOST)
 			told[i++] = (int)m.rank;
@@ -192,11 +192,11 @@ static void test_suspicions_back_off(void **state)
 	for (int asked = 0; asked < 7; asked++) {
 		first = asked == 1 ? gn_clock_ns() : first;
 		for (int r = 1; r < RANKS; r++) {
-			m = hear(h.fds[r]);
+			m = hear(&h.members[r]);
 			assert_int_equal(m.type, GN_HEARTBEAT_QUERY);
 			memcpy(&record.number, m.text, sizeof record.number);
 			m = gn_heartbeat_data_message(GN_HEARTBEAT_RECORD, r, &record, sizeof record);
-			say(h.fds[r], &m);
+			say(&h.members[r], &m);
 		}
 	}
 	/* 0.3 s apart six times are 1.8 s; doubled up to 1.2 s they are more */
@@ -238,6 +238,7 @@ static void test_no_descriptor_left(void **state)
 {
 	struct rlimit limit, none;
 	char text[1000] = "";
+	struct gn_channel c;
 	int fd, log[2];
 	struct hub h = {0};
 	struct gn_err err;
@@ -262,7 +263,8 @@ static void test_no_descriptor_left(void **state)
 	assert_int_equal(gn_net_readable(fd, 500), 0);
 	assert_true(cpu_s() - before < 0.2);
 	assert_ok(gn_descriptors_want(fd + 1, "this test", &err));
-	assert_int_equal(gn_handshake_join(fd, &h.options.secret, GN_HANDSHAKE_HEARTBEAT, 1, RANKS, 5000, &err), GN_OK);
+	c.fd = fd;
+	assert_int_equal(gn_handshake_join(&c, &h.options.secret, GN_HANDSHAKE_HEARTBEAT, 1, RANKS, 5000, &err), GN_OK);
 	close(fd);
 	teardown(&h);
 	gn_log_destroy(h.options.log);

@@ -248,14 +248,14 @@ static int receive_claim(struct gn_auth_listener *l, int i, struct gn_pending_pe
 	w->got += (size_t)n;
 	if (gn_handshake_is_prefix(w->claim, w->got) && w->got < sizeof w->claim)
 		return 0;
-	result = gn_handshake_verify(&l->secret, l->purpose, &w->challenge, w->claim, w->got, &out->rank, &out->size, &reply);
+	result = gn_handshake_verify(&l->secret, l->purpose, &w->challenge, w->claim, w->got, &out->rank, &out->size, &out->channel.keys, &reply);
 	if (send(w->fd, &reply, sizeof reply, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)sizeof reply && !result)
 		result = GN_HANDSHAKE_CLOSED;
 	if (result) {
 		drop(l, i, result);
 		return -1;
 	}
-	out->fd = w->fd;
+	out->channel.fd = w->fd;
 	remove_pending(l, i);
 	return 1;
 }
@@ -277,8 +277,7 @@ void gn_auth_listener_refuse(struct gn_auth_listener *l, struct gn_pending_peer 
 {
 	char address[GN_NET_ADDRESS_MAX];
 
-	gn_net_peer(peer->fd, address);
+	gn_net_peer(peer->channel.fd, address);
 	log_refusal(l, address, why);
-	close(peer->fd);
-	peer->fd = -1;
+	gn_channel_close(&peer->channel);
 }

@@ -22,7 +22,7 @@ struct gn_auth_listener;
 
 /* A peer that has proved knowledge of the secret. Its rank and size are not checked. */
 struct gn_pending_peer {
-	int fd; /* owned by the caller */
+	struct gn_channel channel; /* owned by the caller */
 	uint32_t rank, size;
 };
 

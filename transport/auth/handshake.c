@@ -38,6 +38,22 @@ static int derive_proof(const struct gn_secret *secret, const char *role, const 
 	return gn_secret_derive(secret, role, &t, sizeof t, out, NULL) == GN_OK;
 }
 
+static int derive_keys(const struct gn_secret *secret, const struct gn_handshake_challenge *challenge, const struct gn_handshake_claim *claim,
+		       int is_listener, struct gn_stream_keys *out)
+{
+	struct gn_secret listener, client;
+
+	if (!derive_proof(secret, "gannet listener sends", challenge, claim, &listener) ||
+	    !derive_proof(secret, "gannet guest sends", challenge, claim, &client))
+		return 0;
+	*out = (struct gn_stream_keys){.sent = 0};
+	memcpy(out->send.bytes, is_listener ? listener.bytes : client.bytes, sizeof out->send.bytes);
+	memcpy(out->receive.bytes, is_listener ? client.bytes : listener.bytes, sizeof out->receive.bytes);
+	gn_secret_wipe(&listener);
+	gn_secret_wipe(&client);
+	return 1;
+}
+
 enum gn_status gn_handshake_challenge(struct gn_handshake_challenge *out, struct gn_err *err)
 {
 	memcpy(out->magic, challenge_magic, sizeof out->magic);
@@ -77,13 +93,13 @@ static enum gn_handshake_result check_claim(const struct gn_secret *secret, enum
 enum gn_handshake_result gn_handshake_verify(const struct gn_secret *secret, enum gn_handshake_purpose purpose,
 					     const struct gn_handshake_challenge *challenge, const void *bytes,
 					     size_t len_bytes, uint32_t *rank, uint32_t *size,
-					     struct gn_handshake_reply *reply)
+					     struct gn_stream_keys *keys, struct gn_handshake_reply *reply)
 {
 	struct gn_handshake_claim claim;
 	struct gn_secret proof;
 	enum gn_handshake_result result = check_claim(secret, purpose, challenge, bytes, len_bytes, &claim);
 
-	if (!result && !derive_proof(secret, "gannet listener", challenge, &claim, &proof))
+	if (!result && (!derive_proof(secret, "gannet listener", challenge, &claim, &proof) || !derive_keys(secret, challenge, &claim, 1, keys)))
 		result = GN_HANDSHAKE_HMAC_FAILED;
 	*reply = (struct gn_handshake_reply){.result = result};
 	memcpy(reply->magic, reply_magic, sizeof reply->magic);
@@ -125,7 +141,7 @@ static enum gn_status check_reply(const struct gn_secret *secret, const struct g
 		    : gn_err_set(err, GN_ERR_FAILED, "the listener does not know this job's secret: it is not rank 0");
 }
 
-enum gn_status gn_handshake_join(int fd, const struct gn_secret *secret, enum gn_handshake_purpose purpose, uint32_t rank,
+enum gn_status gn_handshake_join(struct gn_channel *c, const struct gn_secret *secret, enum gn_handshake_purpose purpose, uint32_t rank,
 				 uint32_t size, int timeout_ms, struct gn_err *err)
 {
 	struct gn_handshake_claim claim = {.purpose = (uint32_t)purpose, .rank = rank, .size = size};
@@ -133,7 +149,7 @@ enum gn_status gn_handshake_join(int fd, const struct gn_secret *secret, enum gn
 	struct gn_handshake_reply reply;
 	struct gn_secret proof;
 	uint64_t deadline = gn_clock_ns() + (uint64_t)timeout_ms * 1000000;
-	enum gn_status status = receive(fd, &challenge, sizeof challenge, timeout_ms, err);
+	enum gn_status status = receive(c->fd, &challenge, sizeof challenge, timeout_ms, err);
 
 	if (status)
 		return status;
@@ -147,8 +163,12 @@ enum gn_status gn_handshake_join(int fd, const struct gn_secret *secret, enum gn
 	if (!derive_proof(secret, "gannet guest", &challenge, &claim, &proof))
 		return gn_err_set(err, GN_ERR_FAILED, "OpenSSL made no HMAC");
 	memcpy(claim.proof, proof.bytes, sizeof claim.proof);
-	if (gn_net_send_all(fd, &claim, sizeof claim, gn_net_left_ms(deadline, timeout_ms)))
+	if (gn_net_send_all(c->fd, &claim, sizeof claim, gn_net_left_ms(deadline, timeout_ms)))
 		return gn_err_set(err, GN_ERR_FAILED, "the listener closed the connection");
-	status = receive(fd, &reply, sizeof reply, gn_net_left_ms(deadline, timeout_ms), err);
-	return status ? status : check_reply(secret, &challenge, &claim, &reply, err);
+	status = receive(c->fd, &reply, sizeof reply, gn_net_left_ms(deadline, timeout_ms), err);
+	if (!status)
+		status = check_reply(secret, &challenge, &claim, &reply, err);
+	if (!status && !derive_keys(secret, &challenge, &claim, 0, &c->keys))
+		status = gn_err_set(err, GN_ERR_FAILED, "OpenSSL made no HMAC");
+	return status;
 }

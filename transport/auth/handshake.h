@@ -7,8 +7,7 @@
  * Each HMAC covers the role, the purpose of the listener, rank, size and both nonces, so that a recorded handshake cannot be
  * replayed, reflected to its sender, or used at a listener of another purpose.
  *
- * What follows on the connection is neither encrypted nor signed: an attacker that can modify packets between the job's nodes is
- * not kept out. The secret is never sent.
+ * What follows on the connection is encrypted and authenticated with keys that both ends have then (sealed_stream.h). The secret is never sent.
  *
  * Messages have fixed sizes and use the host's byte order: all peers run the same build. Thread safety: any thread, each with its
  * own arguments.
@@ -16,6 +15,7 @@
 #ifndef GN_TRANSPORT_AUTH_HANDSHAKE_H
 #define GN_TRANSPORT_AUTH_HANDSHAKE_H
 
+#include "transport/auth/sealed_stream.h"
 #include "transport/auth/secret.h"
 
 #include <stddef.h>
@@ -64,19 +64,19 @@ struct gn_handshake_reply {
 
 /* Listener: creates a challenge, which is valid for one claim. GN_ERR_* when the system has no random numbers. Does not block. */
 enum gn_status gn_handshake_challenge(struct gn_handshake_challenge *out, struct gn_err *err);
-/* Listener: checks len_bytes from any origin as a claim on this challenge. *reply is always written; *rank and *size only on
+/* Listener: checks len_bytes from any origin as a claim on this challenge. *reply is always written; *rank, *size and *keys only on
  * GN_HANDSHAKE_ACCEPTED: they come from a holder of the secret, but are not checked. */
 enum gn_handshake_result gn_handshake_verify(const struct gn_secret *secret, enum gn_handshake_purpose purpose,
 					     const struct gn_handshake_challenge *challenge, const void *claim,
 					     size_t len_bytes, uint32_t *rank, uint32_t *size,
-					     struct gn_handshake_reply *reply);
+					     struct gn_stream_keys *keys, struct gn_handshake_reply *reply);
 /* Listener: whether the first len_bytes received can be the beginning of a claim. */
 int gn_handshake_is_prefix(const void *claim, size_t len_bytes);
 
-/* Client: runs the handshake; blocks for at most timeout_ms. GN_ERR_USAGE: the listener reports another secret. That reply is not
+/* Client: runs the handshake on c's descriptor and sets its keys; blocks for at most timeout_ms. GN_ERR_USAGE: the listener reports another secret. That reply is not
  * authenticated, so callers that wait for rank 0 retry. GN_ERR_FAILED: the listener does not know the secret or is no Gannet
  * process; a retry may succeed. */
-enum gn_status gn_handshake_join(int fd, const struct gn_secret *secret, enum gn_handshake_purpose purpose, uint32_t rank,
+enum gn_status gn_handshake_join(struct gn_channel *c, const struct gn_secret *secret, enum gn_handshake_purpose purpose, uint32_t rank,
 				 uint32_t size, int timeout_ms, struct gn_err *err);
 
 #endif

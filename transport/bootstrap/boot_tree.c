@@ -2,12 +2,12 @@
 
 #include "src/base/clock.h"
 #include "transport/auth/auth_listener.h"
+#include "transport/auth/net.h"
+#include "transport/bootstrap/boot_message.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -16,16 +16,15 @@
 #define MESSAGE_MAX ((size_t)64 << 20)
 #define PACK_MAX ((size_t)1 << 30)
 #define CONNECT_MS 2000
-#define EXCHANGING "the exchange between ranks"
 
 struct child {
 	int rank, end; /* the ranks of its subtree are [rank, end) */
-	int fd;
+	struct gn_channel channel;
 };
 
 struct gn_boot_tree {
 	const struct gn_bootstrap *base;
-	int parent_fd; /* -1: none */
+	struct gn_channel parent;
 	int count;
 	struct child children[32]; /* in ascending order of rank and of subtree size */
 	struct gn_auth_listener *listener;
@@ -36,56 +35,6 @@ int gn_boot_tree_parent(int rank)
 	return rank ? rank & (rank - 1) : -1;
 }
 
-/* --- messages --- */
-
-enum gn_status gn_boot_receive(const struct gn_bootstrap *b, int rank, int fd, void *data, size_t len_bytes, struct gn_err *err)
-{
-	uint64_t started = gn_clock_ns();
-	enum gn_status status;
-
-	for (size_t done = 0; done < len_bytes;) {
-		ssize_t n = recv(fd, (char *)data + done, len_bytes - done, MSG_DONTWAIT);
-
-		if (n > 0) {
-			done += (size_t)n;
-			continue;
-		}
-		if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
-			status = b->heartbeat ? gn_bootstrap_check_wait(b, started, "", err) : GN_OK;
-			return status ? status
-				      : gn_err_set(err, GN_ERR_PEER_LOST, "rank %d closed its connection to rank %d", rank,
-						   b->rank);
-		}
-		if (!gn_net_readable(fd, gn_bootstrap_poll_ms(b))) {
-			status = gn_bootstrap_check_wait(b, started, EXCHANGING, err);
-			if (status)
-				return status;
-		}
-	}
-	return GN_OK;
-}
-
-enum gn_status gn_boot_send(const struct gn_bootstrap *b, int rank, int fd, const void *data, size_t len_bytes, struct gn_err *err)
-{
-	uint64_t started = gn_clock_ns();
-	enum gn_status status;
-
-	for (size_t done = 0; done < len_bytes;) {
-		ssize_t n = gn_net_send_some(fd, (const char *)data + done, len_bytes - done);
-
-		if (n < 0)
-			return gn_err_set(err, GN_ERR_PEER_LOST, "rank %d cannot send to rank %d: %s", b->rank, rank,
-					  strerror(errno));
-		done += (size_t)n;
-		if (!n && !gn_net_writable(fd, gn_bootstrap_poll_ms(b))) {
-			status = gn_bootstrap_check_wait(b, started, EXCHANGING, err);
-			if (status)
-				return status;
-		}
-	}
-	return GN_OK;
-}
-
 /* --- connections --- */
 
 static void find_children(struct gn_boot_tree *t)
@@ -93,7 +42,7 @@ static void find_children(struct gn_boot_tree *t)
 	int rank = t->base->rank, size = t->base->size;
 
 	for (int step = 1; step < size - rank && !(rank & step); step *= 2)
-		t->children[t->count++] = (struct child){rank + step, step < size - rank - step ? rank + 2 * step : size, -1};
+		t->children[t->count++] = (struct child){rank + step, step < size - rank - step ? rank + 2 * step : size, {.fd = -1}};
 }
 
 static enum gn_status derive_secret(const struct gn_bootstrap *b, const struct gn_contact_info *c, struct gn_secret *out,
@@ -145,7 +94,7 @@ enum gn_status gn_boot_tree_create(const struct gn_bootstrap *b, int listens, st
 	if (!t)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a bootstrap");
 	t->base = b;
-	t->parent_fd = -1;
+	t->parent.fd = -1;
 	find_children(t);
 	*contact = (struct gn_contact_info){.port = 0};
 	if (listens && t->count)
@@ -163,11 +112,9 @@ void gn_boot_tree_destroy(struct gn_boot_tree *t)
 	if (!t)
 		return;
 	gn_auth_listener_close(t->listener);
-	if (t->parent_fd >= 0)
-		close(t->parent_fd);
+	gn_channel_close(&t->parent);
 	for (int i = 0; i < t->count; i++)
-		if (t->children[i].fd >= 0)
-			close(t->children[i].fd);
+		gn_channel_close(&t->children[i].channel);
 	free(t);
 }
 
@@ -179,14 +126,15 @@ static struct child *find_child(struct gn_boot_tree *t, uint32_t rank)
 	return NULL;
 }
 
-void gn_boot_tree_adopt(struct gn_boot_tree *t, int rank, int fd)
+void gn_boot_tree_adopt(struct gn_boot_tree *t, int rank, struct gn_channel *c)
 {
-	struct child *c = find_child(t, (uint32_t)rank);
-	int *slot = c ? &c->fd : &t->parent_fd;
+	struct child *child = find_child(t, (uint32_t)rank);
+	struct gn_channel *slot = child ? &child->channel : &t->parent;
 
-	if (*slot >= 0)
-		close(*slot);
-	*slot = fd;
+	gn_channel_close(slot);
+	*slot = *c;
+	c->fd = -1;
+	gn_channel_close(c);
 }
 
 /* Waits for the listener's challenge for up to limit_ms: a parent sends it once it is connected itself. GN_OK also when none has
@@ -201,7 +149,7 @@ static enum gn_status await_challenge(const struct gn_boot_tree *t, int fd, uint
 	return status;
 }
 
-/* Tries each address once; on success t->parent_fd is set. The time for a handshake grows with the number of ranks, which may share
+/* Tries each address once; on success t->parent is set. The time for a handshake grows with the number of ranks, which may share
  * few processors. *why is the error at the first address: the last one, loopback, fails on every other host. */
 static enum gn_status try_parent(struct gn_boot_tree *t, const struct gn_contact_info *parent, const struct gn_secret *secret,
 				 uint64_t started, uint64_t until_ns, struct gn_err *why, struct gn_err *err)
@@ -210,22 +158,22 @@ static enum gn_status try_parent(struct gn_boot_tree *t, const struct gn_contact
 	const struct gn_net_addresses *a = &parent->addresses;
 	enum gn_status status = GN_OK;
 
-	for (uint32_t i = 0; !status && t->parent_fd < 0 && i < a->count; i++) {
-		int fd = -1, limit_ms = gn_net_left_ms(until_ns, 3000 + 5 * b->size);
+	for (uint32_t i = 0; !status && t->parent.fd < 0 && i < a->count; i++) {
+		struct gn_channel c = {.fd = -1};
+		int limit_ms = gn_net_left_ms(until_ns, 3000 + 5 * b->size);
 		struct gn_err failure;
-		enum gn_status reached = gn_net_connect(a->text[i], parent->port, gn_net_left_ms(until_ns, CONNECT_MS), &fd,
+		enum gn_status reached = gn_net_connect(a->text[i], parent->port, gn_net_left_ms(until_ns, CONNECT_MS), &c.fd,
 							&failure);
 
 		if (!reached)
-			status = await_challenge(t, fd, started, limit_ms, err);
+			status = await_challenge(t, c.fd, started, limit_ms, err);
 		if (!reached && !status)
-			reached = gn_handshake_join(fd, secret, GN_HANDSHAKE_TREE, (uint32_t)b->rank, (uint32_t)b->size, 3000,
+			reached = gn_handshake_join(&c, secret, GN_HANDSHAKE_TREE, (uint32_t)b->rank, (uint32_t)b->size, 3000,
 						    &failure);
 		if (!reached && !status) {
-			t->parent_fd = fd;
+			t->parent = c;
 		} else {
-			if (fd >= 0)
-				close(fd);
+			gn_channel_close(&c);
 			gn_err_prefix(&failure, "%s port %d", a->text[i], parent->port);
 			if (!i && !status)
 				*why = failure;
@@ -243,9 +191,9 @@ static enum gn_status reach_parent(struct gn_boot_tree *t, const struct gn_conta
 	struct gn_err why = {.text = "it has published no address"};
 	enum gn_status status = derive_secret(t->base, parent, &secret, err);
 
-	while (!status && t->parent_fd < 0) {
+	while (!status && t->parent.fd < 0) {
 		status = try_parent(t, parent, &secret, started, until_ns, &why, err);
-		if (status || t->parent_fd >= 0)
+		if (status || t->parent.fd >= 0)
 			break;
 		status = gn_bootstrap_check_wait(t->base, started, JOINING, err);
 		if (!status && gn_clock_ns() > until_ns)
@@ -264,13 +212,13 @@ static void add_child(struct gn_boot_tree *t, struct gn_pending_peer *peer)
 	if (peer->size != (uint32_t)t->base->size || !find_child(t, peer->rank))
 		gn_auth_listener_refuse(t->listener, peer, GN_HANDSHAKE_BAD_RANK);
 	else
-		gn_boot_tree_adopt(t, (int)peer->rank, peer->fd);
+		gn_boot_tree_adopt(t, (int)peer->rank, &peer->channel);
 }
 
 static int all_connected(const struct gn_boot_tree *t)
 {
 	for (int i = 0; i < t->count; i++)
-		if (t->children[i].fd < 0)
+		if (t->children[i].channel.fd < 0)
 			return 0;
 	return 1;
 }
@@ -296,7 +244,7 @@ static enum gn_status await_children(struct gn_boot_tree *t, struct gn_err *err)
 enum gn_status gn_boot_tree_join(struct gn_boot_tree *t, const struct gn_contact_info *parent, uint64_t until_ns,
 				 struct gn_err *err)
 {
-	enum gn_status status = parent && t->parent_fd < 0 ? reach_parent(t, parent, until_ns, err) : GN_OK;
+	enum gn_status status = parent && t->parent.fd < 0 ? reach_parent(t, parent, until_ns, err) : GN_OK;
 
 	return status || !t->listener ? status : await_children(t, err);
 }
@@ -304,16 +252,14 @@ enum gn_status gn_boot_tree_join(struct gn_boot_tree *t, const struct gn_contact
 /* --- exchange --- */
 
 struct pack {
-	char *data; /* HEAD_BYTES for the length, which is sent with it, then the records */
+	char *data; /* records */
 	uint64_t len_bytes;
 };
-
-#define HEAD_BYTES sizeof(uint64_t)
 
 /* Makes room for `more` bytes. */
 static enum gn_status grow(struct pack *p, uint64_t more, struct gn_err *err)
 {
-	char *data = more <= PACK_MAX - p->len_bytes ? realloc(p->data, HEAD_BYTES + p->len_bytes + more) : NULL;
+	char *data = more <= PACK_MAX - p->len_bytes ? realloc(p->data, p->len_bytes + more) : NULL;
 
 	if (!data)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %llu bytes of an exchange",
@@ -323,10 +269,10 @@ static enum gn_status grow(struct pack *p, uint64_t more, struct gn_err *err)
 }
 
 /* Receives a pack of `ranks` records and appends it. */
-static enum gn_status receive_pack(const struct gn_bootstrap *b, int rank, int fd, size_t ranks, struct pack *p, struct gn_err *err)
+static enum gn_status receive_pack(const struct gn_bootstrap *b, int rank, struct gn_channel *c, size_t ranks, struct pack *p, struct gn_err *err)
 {
 	uint64_t len;
-	enum gn_status status = gn_boot_receive(b, rank, fd, &len, sizeof len, err);
+	enum gn_status status = gn_boot_receive(b, rank, c, &len, sizeof len, err);
 
 	if (!status && len > PACK_MAX - p->len_bytes)
 		status = gn_err_set(err, GN_ERR_FAILED, "invalid message from rank %d: a length of %llu bytes", rank,
@@ -334,8 +280,8 @@ static enum gn_status receive_pack(const struct gn_bootstrap *b, int rank, int f
 	if (!status)
 		status = grow(p, len, err);
 	if (!status)
-		status = gn_boot_receive(b, rank, fd, p->data + HEAD_BYTES + p->len_bytes, (size_t)len, err);
-	if (!status && !gn_gathered_is_pack(p->data + HEAD_BYTES + p->len_bytes, (size_t)len, ranks))
+		status = gn_boot_receive(b, rank, c, p->data + p->len_bytes, (size_t)len, err);
+	if (!status && !gn_gathered_is_pack(p->data + p->len_bytes, (size_t)len, ranks))
 		status = gn_err_set(err, GN_ERR_MISMATCH, "invalid message from rank %d: not the records of %zu ranks; do all "
 				    "ranks run the "
 				    "same build of gannet?", rank, ranks);
@@ -344,10 +290,9 @@ static enum gn_status receive_pack(const struct gn_bootstrap *b, int rank, int f
 	return status;
 }
 
-static enum gn_status send_pack(const struct gn_bootstrap *b, int rank, int fd, struct pack *p, struct gn_err *err)
+static enum gn_status send_pack(const struct gn_bootstrap *b, int rank, struct gn_channel *c, const struct pack *p, struct gn_err *err)
 {
-	memcpy(p->data, &p->len_bytes, HEAD_BYTES);
-	return gn_boot_send(b, rank, fd, p->data, HEAD_BYTES + p->len_bytes, err);
+	return gn_boot_send(b, rank, c, &p->len_bytes, sizeof p->len_bytes, p->data, p->len_bytes, err);
 }
 
 static enum gn_status gather(struct gn_boot_tree *t, const void *mine, size_t len_bytes, struct pack *p, struct gn_err *err)
@@ -357,12 +302,12 @@ static enum gn_status gather(struct gn_boot_tree *t, const void *mine, size_t le
 
 	if (status)
 		return status;
-	gn_gathered_write(p->data + HEAD_BYTES, mine, len_bytes);
+	gn_gathered_write(p->data, mine, len_bytes);
 	p->len_bytes = own_bytes;
 	for (int i = 0; i < t->count && !status; i++) {
-		const struct child *c = &t->children[i];
+		struct child *c = &t->children[i];
 
-		status = receive_pack(t->base, c->rank, c->fd, (size_t)(c->end - c->rank), p, err);
+		status = receive_pack(t->base, c->rank, &c->channel, (size_t)(c->end - c->rank), p, err);
 	}
 	return status;
 }
@@ -378,18 +323,17 @@ enum gn_status gn_boot_tree_exchange(struct gn_boot_tree *t, const void *mine, s
 		return gn_err_set(err, GN_ERR_USAGE, "%zu bytes are too many to exchange at start", len_bytes);
 	status = gather(t, mine, len_bytes, &p, err);
 	if (!status && parent >= 0) {
-		status = send_pack(t->base, parent, t->parent_fd, &p, err);
+		status = send_pack(t->base, parent, &t->parent, &p, err);
 		p.len_bytes = 0;
 		if (!status)
-			status = receive_pack(t->base, parent, t->parent_fd, (size_t)t->base->size, &p, err);
+			status = receive_pack(t->base, parent, &t->parent, (size_t)t->base->size, &p, err);
 	}
 	/* the largest subtree first: it has the most levels below it */
 	for (int i = t->count; i-- > 0 && !status;)
-		status = send_pack(t->base, t->children[i].rank, t->children[i].fd, &p, err);
+		status = send_pack(t->base, t->children[i].rank, &t->children[i].channel, &p, err);
 	if (status) {
 		free(p.data);
 		return status;
 	}
-	memmove(p.data, p.data + HEAD_BYTES, p.len_bytes);
 	return gn_gathered_take(p.data, (size_t)p.len_bytes, t->base->size, out, err);
 }

@@ -16,6 +16,7 @@
 #include "transport/bootstrap/contact_info.h"
 #include "transport/bootstrap/bootstrap.h"
 #include "transport/bootstrap/gathered.h"
+#include "transport/auth/sealed_stream.h"
 
 struct gn_boot_tree;
 
@@ -26,8 +27,8 @@ int gn_boot_tree_parent(int rank);
  * is then where, else its port is 0. */
 enum gn_status gn_boot_tree_create(const struct gn_bootstrap *b, int listens, struct gn_log *log, struct gn_boot_tree **out,
 				   struct gn_contact_info *contact, struct gn_err *err);
-/* Uses an existing connection to the parent or to a child; takes ownership of fd. */
-void gn_boot_tree_adopt(struct gn_boot_tree *t, int rank, int fd);
+/* Uses an existing connection to the parent or to a child; takes c over. */
+void gn_boot_tree_adopt(struct gn_boot_tree *t, int rank, struct gn_channel *c);
 /* Collective, blocking: connects to the parent at its contact info (borrowed; NULL: there is none, or it is connected already),
  * then waits for all children. GN_ERR_FAILED when the parent is not reachable by until_ns (gn_clock_ns), with the first address's
  * error. */
@@ -38,10 +39,5 @@ enum gn_status gn_boot_tree_exchange(struct gn_boot_tree *t, const void *mine, s
 				     struct gn_err *err);
 /* NULL is fine. */
 void gn_boot_tree_destroy(struct gn_boot_tree *t);
-
-/* Transfer all len_bytes from or to a rank; block until done or gn_bootstrap_check_wait() fails. GN_ERR_PEER_LOST when the
- * connection closes. */
-enum gn_status gn_boot_receive(const struct gn_bootstrap *b, int rank, int fd, void *data, size_t len_bytes, struct gn_err *err);
-enum gn_status gn_boot_send(const struct gn_bootstrap *b, int rank, int fd, const void *data, size_t len_bytes, struct gn_err *err);
 
 #endif

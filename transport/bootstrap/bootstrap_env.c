@@ -6,6 +6,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/strbuf.h"
+#include "transport/bootstrap/boot_message.h"
 #include "transport/bootstrap/boot_tree.h"
 #include "transport/auth/auth_listener.h"
 #include "transport/auth/net.h"
@@ -35,7 +36,7 @@ struct env_bootstrap {
 	struct gn_bootstrap base;
 	struct gn_launcher launcher;
 	struct gn_log *log;
-	int *fds; /* rank 0: [rank]; others: fds[0]; -1 once closed or owned by the tree */
+	struct gn_channel *channels; /* rank 0: [rank]; others: [0]; closed once the tree has what it needs of them */
 	struct gn_boot_tree *tree;
 	int joined;
 };
@@ -49,11 +50,11 @@ struct rendezvous {
 	int missing;
 };
 
-static enum gn_status receive_reason(const struct gn_bootstrap *b, int rank, int fd, struct gn_err *err)
+static enum gn_status receive_reason(const struct gn_bootstrap *b, int rank, struct gn_channel *c, struct gn_err *err)
 {
 	struct cancellation message;
 	const size_t marker_bytes = sizeof message.marker;
-	enum gn_status status = gn_boot_receive(b, rank, fd, (char *)&message + marker_bytes, sizeof message - marker_bytes, err);
+	enum gn_status status = gn_boot_receive(b, rank, c, (char *)&message + marker_bytes, sizeof message - marker_bytes, err);
 
 	if (status)
 		return status;
@@ -61,24 +62,24 @@ static enum gn_status receive_reason(const struct gn_bootstrap *b, int rank, int
 	return gn_err_set(err, message.status == (uint32_t)-GN_ERR_USAGE ? GN_ERR_USAGE : GN_ERR_PEER_LOST, "%s", message.text);
 }
 
-static enum gn_status receive_message(const struct gn_bootstrap *b, int rank, int fd, void **out, size_t *len_bytes,
+static enum gn_status receive_message(const struct gn_bootstrap *b, int rank, struct gn_channel *c, void **out, size_t *len_bytes,
 				      struct gn_err *err)
 {
 	uint64_t len;
-	enum gn_status status = gn_boot_receive(b, rank, fd, &len, sizeof len, err);
+	enum gn_status status = gn_boot_receive(b, rank, c, &len, sizeof len, err);
 	void *data;
 
 	if (status)
 		return status;
 	if (len == CANCELLED)
-		return receive_reason(b, rank, fd, err);
+		return receive_reason(b, rank, c, err);
 	if (len > MESSAGE_MAX)
 		return gn_err_set(err, GN_ERR_FAILED, "invalid message from rank %d: a length of %llu bytes", rank,
 				  (unsigned long long)len);
 	data = malloc(len + 1);
 	if (!data)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %llu bytes", (unsigned long long)len);
-	status = gn_boot_receive(b, rank, fd, data, len, err);
+	status = gn_boot_receive(b, rank, c, data, len, err);
 	if (status) {
 		free(data);
 		return status;
@@ -88,35 +89,36 @@ static enum gn_status receive_message(const struct gn_bootstrap *b, int rank, in
 	return GN_OK;
 }
 
-static enum gn_status send_message(const struct gn_bootstrap *b, int rank, int fd, const void *data, size_t len_bytes,
+static enum gn_status send_message(const struct gn_bootstrap *b, int rank, struct gn_channel *c, const void *data, size_t len_bytes,
 				   struct gn_err *err)
 {
 	uint64_t len = len_bytes;
-	enum gn_status status = gn_boot_send(b, rank, fd, &len, sizeof len, err);
 
-	return status || !len ? status : gn_boot_send(b, rank, fd, data, len_bytes, err);
+	return gn_boot_send(b, rank, c, &len, sizeof len, data, len_bytes, err);
 }
 
-static void send_cancellation(int fd, const struct gn_err *why)
+static void send_cancellation(struct gn_channel *c, const struct gn_err *why)
 {
 	struct cancellation message = {.marker = CANCELLED, .status = (uint32_t)-why->status};
+	const size_t marker_bytes = sizeof message.marker;
 
 	snprintf(message.text, sizeof message.text, "%s", why->text);
-	gn_net_send_all(fd, &message, sizeof message, 1000);
+	if (!gn_channel_send(c, &message, marker_bytes, 1000))
+		gn_channel_send(c, (const char *)&message + marker_bytes, sizeof message - marker_bytes, 1000);
 }
 
-/* Sends the reason to all ranks that have connected, and to fd, which it closes. Returns the reason as an error. */
-static enum gn_status cancel(const struct rendezvous *m, int fd, const struct gn_err *why, struct gn_err *err)
+/* Sends the reason to all ranks that have connected, and to c, which it closes. Returns the reason as an error. */
+static enum gn_status cancel(const struct rendezvous *m, struct gn_channel *c, const struct gn_err *why, struct gn_err *err)
 {
-	send_cancellation(fd, why);
+	send_cancellation(c, why);
 	for (int r = 1; r < m->e->base.size; r++)
-		if (m->e->fds[r] >= 0)
-			send_cancellation(m->e->fds[r], why);
-	close(fd);
+		if (m->e->channels[r].fd >= 0)
+			send_cancellation(&m->e->channels[r], why);
+	gn_channel_close(c);
 	return gn_err_set(err, why->status, "%s", why->text);
 }
 
-static enum gn_status add_rank(struct rendezvous *m, const struct gn_pending_peer *g, struct gn_err *err)
+static enum gn_status add_rank(struct rendezvous *m, struct gn_pending_peer *g, struct gn_err *err)
 {
 	struct env_bootstrap *e = m->e;
 	int size = e->base.size;
@@ -125,15 +127,15 @@ static enum gn_status add_rank(struct rendezvous *m, const struct gn_pending_pee
 	if (g->size != (uint32_t)size) {
 		gn_err_set(&why, GN_ERR_USAGE, "rank %u has WORLD_SIZE=%u but rank 0 has WORLD_SIZE=%d", g->rank, g->size,
 			   size);
-		return cancel(m, g->fd, &why, err);
+		return cancel(m, &g->channel, &why, err);
 	}
-	if (g->rank == 0 || g->rank >= (uint32_t)size || e->fds[g->rank] >= 0) {
+	if (g->rank == 0 || g->rank >= (uint32_t)size || e->channels[g->rank].fd >= 0) {
 		gn_err_set(&why, GN_ERR_USAGE, "two processes have RANK=%u of WORLD_SIZE=%d", g->rank, size);
-		return cancel(m, g->fd, &why, err);
+		return cancel(m, &g->channel, &why, err);
 	}
-	e->fds[g->rank] = g->fd;
+	e->channels[g->rank] = g->channel;
 	m->missing--;
-	return send_message(&e->base, (int)g->rank, g->fd, m->root_info, m->root_info_bytes, err);
+	return send_message(&e->base, (int)g->rank, &e->channels[g->rank], m->root_info, m->root_info_bytes, err);
 }
 
 static enum gn_status rendezvous_progress(struct rendezvous *m, struct gn_err *err)
@@ -175,15 +177,13 @@ static enum gn_status host_rendezvous(struct env_bootstrap *e, const void *root_
 static enum gn_status try_address(struct env_bootstrap *e, const char *address, struct gn_err *why)
 {
 	const struct gn_launcher *d = &e->launcher;
-	enum gn_status status = gn_net_connect(address, d->port, gn_net_left_ms(e->base.deadline_ns, 2000), &e->fds[0], why);
+	enum gn_status status = gn_net_connect(address, d->port, gn_net_left_ms(e->base.deadline_ns, 2000), &e->channels[0].fd, why);
 
 	if (!status)
-		status = gn_handshake_join(e->fds[0], &e->base.secret, GN_HANDSHAKE_RENDEZVOUS, (uint32_t)d->rank,
+		status = gn_handshake_join(&e->channels[0], &e->base.secret, GN_HANDSHAKE_RENDEZVOUS, (uint32_t)d->rank,
 					   (uint32_t)d->size, gn_net_left_ms(e->base.deadline_ns, 5000), why);
-	if (status && e->fds[0] >= 0)
-		close(e->fds[0]);
 	if (status)
-		e->fds[0] = -1;
+		gn_channel_close(&e->channels[0]);
 	return status;
 }
 
@@ -231,7 +231,7 @@ static enum gn_status connect_to_root(struct env_bootstrap *e, struct gn_err *er
 }
 
 /* Sends contact info; an empty message when the rank does not listen. */
-static enum gn_status send_contact(struct env_bootstrap *e, int to, int fd, const struct gn_contact_info *c, struct gn_err *err)
+static enum gn_status send_contact(struct env_bootstrap *e, int to, struct gn_channel *through, const struct gn_contact_info *c, struct gn_err *err)
 {
 	struct gn_strbuf text;
 	enum gn_status status;
@@ -240,7 +240,7 @@ static enum gn_status send_contact(struct env_bootstrap *e, int to, int fd, cons
 	if (c && c->port)
 		gn_contact_info_write(c, &text);
 	status = gn_strbuf_failed(&text) ? gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for an address")
-					 : send_message(&e->base, to, fd, gn_strbuf_text(&text), text.len, err);
+					 : send_message(&e->base, to, through, gn_strbuf_text(&text), text.len, err);
 	gn_strbuf_release(&text);
 	return status;
 }
@@ -260,19 +260,19 @@ static enum gn_status env_root_info(struct gn_bootstrap *b, const void *mine, si
 		return status;
 	if (b->rank == 0)
 		return host_rendezvous(e, mine, len_bytes, err);
-	sent = send_contact(e, 0, e->fds[0], &contact, err);
+	sent = send_contact(e, 0, &e->channels[0], &contact, err);
 	if (sent && sent != GN_ERR_PEER_LOST)
 		return sent;
 	/* when rank 0 has closed the connection its reason is still to be read */
-	status = receive_message(b, 0, e->fds[0], out, len, err);
+	status = receive_message(b, 0, &e->channels[0], out, len, err);
 	return status ? status : sent;
 }
 
-static enum gn_status receive_contact(struct env_bootstrap *e, int from, int fd, struct gn_contact_info *out, struct gn_err *err)
+static enum gn_status receive_contact(struct env_bootstrap *e, int from, struct gn_channel *through, struct gn_contact_info *out, struct gn_err *err)
 {
 	size_t len = 0;
 	void *data = NULL;
-	enum gn_status status = receive_message(&e->base, from, fd, &data, &len, err);
+	enum gn_status status = receive_message(&e->base, from, through, &data, &len, err);
 
 	*out = (struct gn_contact_info){.port = 0};
 	if (!status && len)
@@ -303,17 +303,16 @@ static enum gn_status distribute_contacts(struct env_bootstrap *e, struct gn_err
 	if (!all)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the addresses of %d ranks", size);
 	for (int r = 1; r < size && !status; r++) {
-		status = receive_contact(e, r, e->fds[r], &all[r], err);
-		prefer_peer_address(e, &all[r], e->fds[r]);
+		status = receive_contact(e, r, &e->channels[r], &all[r], err);
+		prefer_peer_address(e, &all[r], e->channels[r].fd);
 	}
 	for (int r = 1; r < size && !status; r++)
-		status = send_contact(e, r, e->fds[r], &all[gn_boot_tree_parent(r)], err);
+		status = send_contact(e, r, &e->channels[r], &all[gn_boot_tree_parent(r)], err);
 	for (int r = 1; r < size && !status; r++) {
 		if (gn_boot_tree_parent(r))
-			close(e->fds[r]);
+			gn_channel_close(&e->channels[r]);
 		else
-			gn_boot_tree_adopt(e->tree, r, e->fds[r]);
-		e->fds[r] = -1;
+			gn_boot_tree_adopt(e->tree, r, &e->channels[r]);
 	}
 	free(all);
 	return status;
@@ -323,16 +322,14 @@ static enum gn_status join(struct env_bootstrap *e, struct gn_err *err)
 {
 	int parent = gn_boot_tree_parent(e->base.rank);
 	struct gn_contact_info contact;
-	enum gn_status status = e->base.rank ? receive_contact(e, 0, e->fds[0], &contact, err) : distribute_contacts(e, err);
+	enum gn_status status = e->base.rank ? receive_contact(e, 0, &e->channels[0], &contact, err) : distribute_contacts(e, err);
 
 	if (status)
 		return status;
 	if (parent > 0)
-		close(e->fds[0]);
+		gn_channel_close(&e->channels[0]);
 	else if (!parent)
-		gn_boot_tree_adopt(e->tree, 0, e->fds[0]);
-	if (parent >= 0)
-		e->fds[0] = -1;
+		gn_boot_tree_adopt(e->tree, 0, &e->channels[0]);
 	status = gn_boot_tree_join(e->tree, parent > 0 ? &contact : NULL, gn_clock_ns() + e->base.timeout_ns, err);
 	gn_secret_wipe(&contact.drawn);
 	return status;
@@ -350,14 +347,19 @@ static enum gn_status env_exchange(struct gn_bootstrap *b, const void *mine, siz
 
 static enum gn_status env_check_cancelled(struct gn_bootstrap *b, struct gn_err *err)
 {
-	int fd = ((const struct env_bootstrap *)b)->fds[0];
+	struct gn_channel *c = ((const struct env_bootstrap *)b)->channels;
+	struct gn_stream_keys keys = c->keys; /* of a record that may be read again */
+	unsigned char record[sizeof(uint64_t) + GN_RECORD_TAG_BYTES];
 	uint64_t first;
 
-	if (b->rank == 0 || fd < 0 || recv(fd, &first, sizeof first,
-					   MSG_PEEK | MSG_DONTWAIT) != (ssize_t)sizeof first || first != CANCELLED ||
-	    recv(fd, &first, sizeof first, MSG_DONTWAIT) != (ssize_t)sizeof first)
+	if (b->rank == 0 || c->fd < 0 || recv(c->fd, record, sizeof record, MSG_PEEK | MSG_DONTWAIT) != (ssize_t)sizeof record ||
+	    gn_stream_open(&keys, record, sizeof first))
 		return GN_OK;
-	return receive_reason(b, 0, fd, err);
+	memcpy(&first, record, sizeof first);
+	if (first != CANCELLED || recv(c->fd, record, sizeof record, MSG_DONTWAIT) != (ssize_t)sizeof record)
+		return GN_OK;
+	c->keys = keys;
+	return receive_reason(b, 0, c, err);
 }
 
 static void env_destroy(struct gn_bootstrap *b, int clean)
@@ -365,12 +367,11 @@ static void env_destroy(struct gn_bootstrap *b, int clean)
 	struct env_bootstrap *e = (struct env_bootstrap *)b;
 
 	(void)clean;
-	for (int i = 0; e->fds && i < (b->rank ? 1 : b->size); i++)
-		if (e->fds[i] >= 0)
-			close(e->fds[i]);
+	for (int i = 0; e->channels && i < (b->rank ? 1 : b->size); i++)
+		gn_channel_close(&e->channels[i]);
 	gn_boot_tree_destroy(e->tree);
 	gn_secret_wipe(&b->secret);
-	free(e->fds);
+	free(e->channels);
 	free(e);
 }
 
@@ -407,13 +408,13 @@ enum gn_status gn_bootstrap_env(const struct gn_launcher *d, const struct gn_sec
 				struct gn_err *err)
 {
 	struct env_bootstrap *e = calloc(1, sizeof *e);
-	int *fds = malloc(sizeof *fds * (size_t)d->size);
+	struct gn_channel *channels = calloc((size_t)d->size, sizeof *channels);
 	struct in_addr numeric;
 	enum gn_status status;
 
-	if (!e || !fds) {
+	if (!e || !channels) {
 		free(e);
-		free(fds);
+		free(channels);
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a bootstrap");
 	}
 	e->base = (struct gn_bootstrap){.ops = &env_ops, .rank = d->rank, .size = d->size};
@@ -423,9 +424,9 @@ enum gn_status gn_bootstrap_env(const struct gn_launcher *d, const struct gn_sec
 	else if (!strncmp(e->launcher.address, "127.", 4) && inet_pton(AF_INET, e->launcher.address, &numeric) == 1)
 		e->base.address = e->launcher.address;
 	e->log = log;
-	e->fds = fds;
+	e->channels = channels;
 	for (int i = 0; i < d->size; i++)
-		fds[i] = -1;
+		channels[i].fd = -1;
 	if (secret)
 		e->base.secret = *secret;
 	status = d->size > 1 && !secret ? find_secret(e, log, err) : GN_OK;

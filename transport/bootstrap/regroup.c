@@ -75,18 +75,18 @@ void gn_regroup_answer(struct gn_regroup *g, const struct gn_regroup_request *q,
 }
 
 /* One question and its answer. */
-static void serve(struct gn_regroup *g, int fd)
+static void serve(struct gn_regroup *g, struct gn_channel *c)
 {
 	struct gn_regroup_request *q = malloc(sizeof *q);
 	struct gn_regroup_answer *a = malloc(sizeof *a);
 
-	if (q && a && !gn_net_receive_all(fd, q, sizeof *q, GN_REGROUP_MESSAGE_MS)) {
+	if (q && a && !gn_channel_receive(c, q, sizeof *q, GN_REGROUP_MESSAGE_MS)) {
 		gn_regroup_answer(g, q, a);
-		gn_net_send_all(fd, a, sizeof *a, GN_REGROUP_MESSAGE_MS);
+		gn_channel_send(c, a, sizeof *a, GN_REGROUP_MESSAGE_MS);
 	}
 	free(q);
 	free(a);
-	close(fd);
+	gn_channel_close(c);
 }
 
 static void *answer_all(void *regroup)
@@ -99,7 +99,7 @@ static void *answer_all(void *regroup)
 	while (!stop) {
 		poll(p, (nfds_t)gn_auth_listener_poll(g->listener, p), LOOK_MS);
 		while (gn_auth_listener_progress(g->listener, &peer))
-			serve(g, peer.fd);
+			serve(g, &peer.channel);
 		pthread_mutex_lock(&g->lock);
 		stop = g->stop;
 		pthread_mutex_unlock(&g->lock);
@@ -113,16 +113,17 @@ static enum gn_regroup_reply ask_at(struct gn_regroup *g, const char *address, i
 				    struct gn_regroup_answer *a)
 {
 	struct gn_err why;
-	int fd, answered;
-	enum gn_status status = gn_net_connect(address, port, GN_REGROUP_CONNECT_MS, &fd, &why);
+	struct gn_channel c = {.fd = -1};
+	int answered;
+	enum gn_status status = gn_net_connect(address, port, GN_REGROUP_CONNECT_MS, &c.fd, &why);
 
 	if (status)
 		return status == GN_ERR_PEER_LOST ? GN_REGROUP_DEAD : GN_REGROUP_UNREACHABLE;
-	answered = !gn_handshake_join(fd, &g->secret, GN_HANDSHAKE_REGROUP, (uint32_t)g->self.id, (uint32_t)g->first_ranks,
+	answered = !gn_handshake_join(&c, &g->secret, GN_HANDSHAKE_REGROUP, (uint32_t)g->self.id, (uint32_t)g->first_ranks,
 				       GN_REGROUP_MESSAGE_MS, &why) &&
-		   !gn_net_send_all(fd, q, sizeof *q, GN_REGROUP_MESSAGE_MS) && !gn_net_receive_all(fd, a, sizeof *a, GN_REGROUP_MESSAGE_MS) &&
+		   !gn_channel_send(&c, q, sizeof *q, GN_REGROUP_MESSAGE_MS) && !gn_channel_receive(&c, a, sizeof *a, GN_REGROUP_MESSAGE_MS) &&
 		   a->roster.count <= GN_MEMBERS_MAX && a->contact_count <= GN_REGROUP_CONTACTS;
-	close(fd);
+	gn_channel_close(&c);
 	return answered ? GN_REGROUP_ANSWERED : GN_REGROUP_SILENT;
 }
 

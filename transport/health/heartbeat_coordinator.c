@@ -132,7 +132,7 @@ static void receive_from(struct gn_heartbeat *h, int rank)
 	if (got == GN_HEARTBEAT_MESSAGE)
 		handle_message(h, rank);
 	else if (got != GN_HEARTBEAT_NOTHING && m->state == GN_HEARTBEAT_PEER_CONNECTED)
-		member_lost(h, rank, "its connection closed unexpectedly");
+		member_lost(h, rank, got == GN_HEARTBEAT_CLOSED ? "its connection closed unexpectedly" : "a heartbeat that claims to be its own is not authentic");
 	else if (got != GN_HEARTBEAT_NOTHING)
 		close_stream(h, m);
 }
@@ -144,9 +144,9 @@ static void add_member(struct gn_heartbeat *h, const struct gn_pending_peer *pee
 	struct gn_heartbeat_message hello = gn_heartbeat_text_message(GN_HEARTBEAT_BEAT, 0, NULL);
 	char reason[64];
 
-	m->stream = (struct gn_heartbeat_stream){.fd = peer->fd, .heard_ns = gn_clock_ns()};
+	m->stream = (struct gn_heartbeat_stream){.fd = peer->channel.fd, .keys = peer->channel.keys, .heard_ns = gn_clock_ns()};
 	m->state = GN_HEARTBEAT_PEER_CONNECTED;
-	if (epoll_ctl(h->epoll_fd, EPOLL_CTL_ADD, peer->fd, &event)) {
+	if (epoll_ctl(h->epoll_fd, EPOLL_CTL_ADD, peer->channel.fd, &event)) {
 		snprintf(reason, sizeof reason, "rank 0 cannot poll its connection: %s", strerror(errno));
 		member_lost(h, (int)peer->rank, reason);
 		return;

@@ -73,19 +73,20 @@ int gn_heartbeat_member_connect(struct gn_heartbeat *h, const char *address, con
 {
 	const struct gn_heartbeat_options *o = &h->options;
 	struct gn_heartbeat_stream *s = &h->coordinator;
-	enum gn_status status = gn_net_connect(address, contact->port, gn_net_left_ms(connect_by_ns, CONNECT_MS), &s->fd, err);
+	struct gn_channel c = {.fd = -1};
+	enum gn_status status = gn_net_connect(address, contact->port, gn_net_left_ms(connect_by_ns, CONNECT_MS), &c.fd, err);
 
 	if (status) {
 		s->fd = -1;
 		return status == GN_ERR_PEER_LOST ? -1 : 0;
 	}
-	s->got = 0;
-	if (gn_handshake_join(s->fd, &o->secret, GN_HANDSHAKE_HEARTBEAT, (uint32_t)o->rank, (uint32_t)o->size,
+	*s = (struct gn_heartbeat_stream){.fd = c.fd};
+	if (gn_handshake_join(&c, &o->secret, GN_HANDSHAKE_HEARTBEAT, (uint32_t)o->rank, (uint32_t)o->size,
 			      gn_net_left_ms(answer_by_ns, INT_MAX), err)) {
 		gn_err_prefix(err, "%s port %d", address, contact->port);
-	} else if (!gn_net_receive_all(s->fd, &s->in, sizeof s->in, gn_net_left_ms(answer_by_ns, INT_MAX)) &&
+	} else if (!gn_channel_receive(&c, &s->in, sizeof s->in, gn_net_left_ms(answer_by_ns, INT_MAX)) &&
 		   s->in.magic == GN_HEARTBEAT_MAGIC && s->in.type == GN_HEARTBEAT_BEAT) {
-		s->got = sizeof s->in;
+		s->keys = c.keys;
 		s->heard_ns = gn_clock_ns();
 		return 1;
 	} else {

@@ -16,20 +16,23 @@ enum gn_heartbeat_read gn_heartbeat_read(struct gn_heartbeat_stream *s)
 {
 	ssize_t n;
 
-	if (s->got == sizeof s->in)
+	if (s->got == sizeof s->record)
 		s->got = 0;
 	do
-		n = recv(s->fd, (char *)&s->in + s->got, sizeof s->in - s->got, MSG_DONTWAIT);
+		n = recv(s->fd, s->record + s->got, sizeof s->record - s->got, MSG_DONTWAIT);
 	while (n < 0 && errno == EINTR);
 	if (n < 0 && errno == EAGAIN)
 		return GN_HEARTBEAT_NOTHING;
 	if (n <= 0)
 		return GN_HEARTBEAT_CLOSED;
 	s->got += (size_t)n;
-	if (s->got >= sizeof s->in.magic && s->in.magic != GN_HEARTBEAT_MAGIC)
-		return GN_HEARTBEAT_MALFORMED;
-	if (s->got < sizeof s->in)
+	if (s->got < sizeof s->record)
 		return GN_HEARTBEAT_NOTHING;
+	if (gn_stream_open(&s->keys, s->record, sizeof s->in))
+		return GN_HEARTBEAT_MALFORMED;
+	memcpy(&s->in, s->record, sizeof s->in);
+	if (s->in.magic != GN_HEARTBEAT_MAGIC)
+		return GN_HEARTBEAT_MALFORMED;
 	s->heard_ns = gn_clock_ns();
 	return GN_HEARTBEAT_MESSAGE;
 }
@@ -58,7 +61,10 @@ uint64_t gn_heartbeat_send_deadline_ns(void)
 
 void gn_heartbeat_send(struct gn_heartbeat_stream *s, const struct gn_heartbeat_message *m, uint64_t deadline_ns)
 {
-	if (gn_net_send_all(s->fd, m, sizeof *m, gn_net_left_ms(deadline_ns, INT_MAX)))
+	unsigned char record[sizeof *m + GN_RECORD_TAG_BYTES];
+
+	memcpy(record, m, sizeof *m);
+	if (gn_stream_seal(&s->keys, record, sizeof *m) || gn_net_send_all(s->fd, record, sizeof record, gn_net_left_ms(deadline_ns, INT_MAX)))
 		shutdown(s->fd, SHUT_RDWR);
 }
 

@@ -8,8 +8,7 @@
 #ifndef GN_TRANSPORT_HEALTH_HEARTBEAT_WIRE_H
 #define GN_TRANSPORT_HEALTH_HEARTBEAT_WIRE_H
 
-#include <stddef.h>
-#include <stdint.h>
+#include "transport/auth/sealed_stream.h"
 
 /* Holds a struct gn_record of transport/health/recorder.h. */
 #define GN_HEARTBEAT_TEXT_MAX 500
@@ -40,14 +39,16 @@ struct gn_heartbeat_message {
 
 struct gn_heartbeat_stream {
 	int fd; /* -1: closed */
-	size_t got; /* bytes of `in` received */
+	struct gn_stream_keys keys;
+	size_t got; /* bytes of `record` received */
 	uint64_t heard_ns; /* when the last message was received, gn_clock_ns() */
 	struct gn_heartbeat_message in;
+	unsigned char record[sizeof(struct gn_heartbeat_message) + GN_RECORD_TAG_BYTES];
 };
 
 enum gn_heartbeat_read { GN_HEARTBEAT_NOTHING, GN_HEARTBEAT_MESSAGE, GN_HEARTBEAT_CLOSED, GN_HEARTBEAT_MALFORMED };
 
-/* Receives without blocking. After GN_HEARTBEAT_MESSAGE s->in is valid until the next call. */
+/* Receives without blocking; a record that is not authentic is malformed. After GN_HEARTBEAT_MESSAGE s->in is valid until the next call. */
 enum gn_heartbeat_read gn_heartbeat_read(struct gn_heartbeat_stream *s);
 /* A message with a text: NULL is empty; truncated to GN_HEARTBEAT_TEXT_MAX - 1 characters. */
 struct gn_heartbeat_message gn_heartbeat_text_message(enum gn_heartbeat_type type, int rank, const char *text);
