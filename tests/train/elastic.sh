@@ -6,6 +6,7 @@ jsonl=$GN_SOURCE/tests/cmd/jsonl
 export UCX_WARN_UNUSED_ENV_VARS=n GANNET_LOG=warn OMP_NUM_THREADS=1
 train=(train --data "$scratch/train" --model lenet --lr 0.02 --batch 16 --threads 1 --loader-threads 1 --schedule constant)
 pipes=() # of more than one rank
+planned=() # of planned runs
 
 # begin NAME RANKS LINES OPTION...: a run in the background, until NAME.jsonl has so many steps. Each rank leaves its process in NAME.RANK.pid,
 # and its code in NAME.RANK.code
@@ -43,7 +44,7 @@ as_planned() {
 	cat "$scratch/$1.worlds"
 	while read -r ranks until; do
 		((ranks > 1)) || local pipes=()
-		timeout -k 5 60 "$gannet" launch -n "$ranks" -- "${on_node[@]}" "$gannet" "${train[@]}" "${pipes[@]}" --global-batch "$(field "$1" start global_batch)" --steps "$until" \
+		timeout -k 5 60 "$gannet" launch -n "$ranks" -- "${on_node[@]}" "$gannet" "${train[@]}" "${pipes[@]}" "${planned[@]}" --global-batch "$(field "$1" start global_batch)" --steps "$until" \
 			--checkpoint "$scratch/$1.planned" --resume auto --log "$scratch/$1.planned.jsonl" || return 1
 	done <"$scratch/$1.worlds"
 	[[ $(cat <(field "$1" end params_sha256) <(field "$1" stop params_sha256)) == "$(field "$1.planned" end params_sha256 | tail -n 1)" ]]

@@ -67,6 +67,52 @@ check 'until they are stopped' test "$(codes leaves 2)$(field leaves resume rank
 check 'no finished step was lost' test "$(field leaves recovered steps_redone | tr '\n' ' ')" = '0 0 '
 check 'with the bits of two, three and two ranks' as_planned leaves
 
+# Parts of the optimizer's state are divided anew among more ranks, and with copies again when one leaves.
+for redundancy in 0 1; do
+	name=parts$redundancy
+	begin $name 2 20 --steps 100000 --elastic 2:3 --global-batch 64 --shard optimizer --ema 0.99 --redundancy $redundancy --checkpoint "$scratch/$name"
+	"$gannet" train --options "$scratch/$name/options" --join "$scratch/$name" 2>"$scratch/$name.join.err" &
+	newcomer=$!
+	check "a process joins a sharded run, --redundancy $redundancy" await_line 40 1 '"event": "resume"' "$scratch/$name.jsonl"
+	check 'for some steps' more_steps $name 5
+	if ((redundancy)); then
+		kill -TERM $newcomer
+		wait $newcomer
+		check 'it is stopped, and leaves' test $? = 5
+		check 'the others go on' await_line 40 2 '"event": "resume"' "$scratch/$name.jsonl"
+		check 'for more steps' more_steps $name 5
+	fi
+	send TERM $name 0
+	wait "$launcher"
+	wait $newcomer
+	check 'until they are stopped' test "$(codes $name 2)$(field $name resume ranks | tr '\n' ' ')" = "5 5 3 $( ((redundancy == 0)) || echo '2 ')"
+	check 'no finished step was lost' test "$(field $name recovered steps_redone | sort -u)" = 0
+	planned=(--shard optimizer --ema 0.99)
+	check 'with the bits of as many ranks at each step' as_planned $name
+	planned=()
+done
+
+# A pipeline takes several ranks: the first that comes waits for another one.
+pipes=(--parallel pipeline=2 --cut conv2 --micro-batches 2)
+begin stages 2 20 --steps 100000 --elastic 2:4 --global-batch 64 --checkpoint "$scratch/stages"
+GANNET_LOG=info "$gannet" train --options "$scratch/stages/options" --join "$scratch/stages" 2>"$scratch/stages.join.err" &
+newcomer=$!
+check 'a process comes to a pipeline of two' await_line 40 1 'waiting' "$scratch/stages.join.err"
+check 'which trains on' more_steps stages 20
+check 'as it was' test -z "$(field stages resume ranks 2>/dev/null)"
+"$gannet" train --options "$scratch/stages/options" --join "$scratch/stages" 2>"$scratch/stages.join2.err" &
+second=$!
+check 'another one comes' await_line 40 1 '"event": "resume"' "$scratch/stages.jsonl"
+check 'for some steps' more_steps stages 5
+send TERM stages 0
+wait "$launcher"
+wait $newcomer
+check 'all are stopped' test "$? $(wait $second; echo $?) $(codes stages 2)" = '5 5 5 5 '
+check 'two pipelines went on' test "$(field stages resume ranks)" = 4
+check 'no finished step was lost' test "$(field stages recovered steps_redone)" = 0
+check 'with the bits of one and then two pipelines' as_planned stages
+pipes=()
+
 begin both 2 5 --steps 100000 --elastic 2:4 --global-batch 64 --checkpoint "$scratch/both"
 "$gannet" train --options "$scratch/both/options" --join "$scratch/both" 2>"$scratch/join.err" &
 newcomer=$!
