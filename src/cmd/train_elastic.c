@@ -192,6 +192,9 @@ enum gn_status gn_train_elastic(const struct gn_train_options *given, const stru
 		status = gn_regroup_await(o.regroup, how, stop, REGROUP_MS, world, err);
 		carried.why = "taken in";
 		carried.world = gn_regroup_epoch(o.regroup);
+		if (!status && *world)
+			gn_log_info(log, "taken in: rank %d of %d, in world %llu of the run", gn_world_rank(*world), gn_world_size(*world),
+				    (unsigned long long)carried.world);
 	}
 	if (!status && *world)
 		status = train_in_worlds(&o, how, world, stop, log, told, err);

@@ -27,6 +27,7 @@ for victim in 0 2; do
 	check 'and why' grep -q "\"after\": \"rank $victim on $(uname -n) is lost: " "$scratch/kill$victim.jsonl"
 	check 'no sample is left out' test "$(field "kill$victim" resume sample)" = $((64 * $(field "kill$victim" resume step)))
 	check 'the last checkpoint is there' "$gannet" info "$scratch/kill$victim"
+	check 'whose folder it takes over without a warning' test -z "$(grep 'taking over' "$scratch/kill$victim.err")"
 	check 'bits are those of a stop and a start' same_bits "kill$victim" "${again[@]}"
 done
 # running averages of batch normalization, which a step that is not finished has changed

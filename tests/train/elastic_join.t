@@ -108,6 +108,7 @@ send TERM stages 0
 wait "$launcher"
 wait $newcomer
 check 'all are stopped' test "$? $(wait $second; echo $?) $(codes stages 2)" = '5 5 5 5 '
+check 'those that came know it' grep -q 'taken in: rank [23] of 4, in world 2 of the run' "$scratch/stages.join.err"
 check 'two pipelines went on' test "$(field stages resume ranks)" = 4
 check 'no finished step was lost' test "$(field stages recovered steps_redone)" = 0
 check 'with the bits of one and then two pipelines' as_planned stages

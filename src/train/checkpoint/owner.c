@@ -85,9 +85,10 @@ static enum gn_status remove_dead(const struct gn_owner *o, const struct gn_owne
 			status = gn_err_set(err, GN_ERR_IO, "cannot remove %s: %s", o->path, strerror(errno));
 		else if (gn_owner_next_path(next, o->path, dead->who.nonce))
 			unlink(next);
+		/* from the run's own world before this one that is nothing unusual */
 		if (!status)
-			gn_log_warn(log, "taking over the checkpoint folder from %s, last heartbeat %.0f s ago",
-				    gn_owner_describe(&dead->who, other), age_s);
+			gn_log_line(log, worlds_after(o, &dead->who) < 0 ? GN_LOG_INFO : GN_LOG_WARN,
+				     "taking over the checkpoint folder from %s, last heartbeat %.0f s ago", gn_owner_describe(&dead->who, other), age_s);
 	}
 	close(fd);
 	return status;
