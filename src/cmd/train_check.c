@@ -52,11 +52,9 @@ static enum gn_status check_elastic(const struct gn_train_options *o, struct gn_
 	if (least && !o->checkpoint && is_pipeline)
 		return gn_err_set(err, GN_ERR_USAGE, "--elastic with --parallel goes back to the last checkpoint when no rank that is left has a stage: give "
 				  "--checkpoint DIR");
-	if (o->redundancy && is_pipeline)
-		return gn_err_set(err, GN_ERR_USAGE, "--redundancy is of --shard, and pipelines keep what they need to go on by themselves: leave it out");
-	if (o->redundancy && (!least || gn_shard_mode_of(o->shard) == GN_SHARD_NONE))
-		return gn_err_set(err, GN_ERR_USAGE, "--redundancy copies parts of the optimizer state, so that their loss is survived: give --elastic MIN and "
-				  "--shard optimizer or gradients");
+	if (o->redundancy && (!least || (gn_shard_mode_of(o->shard) == GN_SHARD_NONE && !is_pipeline)))
+		return gn_err_set(err, GN_ERR_USAGE, "--redundancy copies parts of the optimizer state, or stages, so that their loss is survived: give --elastic MIN and "
+				  "--shard optimizer or gradients, or pipelines");
 	if (o->spares && !least)
 		return gn_err_set(err, GN_ERR_USAGE, "--spares take the place of lost ranks: give --elastic MIN");
 	if (o->slow_replace && !least)

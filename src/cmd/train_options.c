@@ -276,8 +276,8 @@ static const struct gn_option options[] = {
 	 .help = "with --elastic, the global batch after a loss: keep: the same, of which the ranks that are left take more batches (--global-batch); "
 		 "scale: --batch * ranks * --accumulate, and the learning rate in proportion"},
 	{.name = "redundancy", .kind = GN_OPTION_INT, .offset = FIELD(redundancy), .value_name = "N", .initial = "0", .min = 0, .max = 1,
-	 .help = "with --elastic and --shard, 1: each rank's part of the optimizer state is also on another rank, on another node where there is one, "
-		 "so that the run goes on from memory after the loss of one of the two; 0: from the last checkpoint"},
+	 .help = "with --elastic, 1: each rank's part of the optimizer state (--shard), on another node where there is one, or its stage of a pipeline is also "
+		 "on another rank, so that the run goes on from memory after the loss of one of the two; 0: from the last checkpoint"},
 	{.name = "spares", .kind = GN_OPTION_INT, .offset = FIELD(spares), .value_name = "N", .initial = "0", .min = 0, .max = 1023,
 	 .help = "with --elastic: the last N ranks wait, and take the place of ranks that are lost"},
 	{.name = "join", .kind = GN_OPTION_TEXT, .offset = FIELD(join), .value_name = "DIR",

@@ -56,6 +56,7 @@ libgannet_train_a_SOURCES += \
 	src/train/loop/session_tensor.c \
 	src/train/loop/session_step.c \
 	src/train/loop/session_train.c \
+	src/train/loop/stage_ring.c src/train/loop/stage_ring.h \
 	src/train/loop/staging.c src/train/loop/staging.h \
 	src/train/loop/step.c src/train/loop/step.h src/train/loop/step_internal.h \
 	src/train/loop/step_async.c \

@@ -57,6 +57,20 @@ check 'a rank is killed in one of two pipelines' kills pipes 4 1 --steps 40 --el
 check 'the others end well, of whom one waits' test "$(codes pipes 4)" = '0 137 0 0 '
 check 'the other pipeline goes on from memory' grep -q 'rank 1 on .* is lost.*going on with 2 ranks from memory' "$scratch/pipes.err"
 check 'bits are those of a stop and a start' as_planned pipes
+# with --redundancy of one pipeline, too: a stage that only one rank had comes from the next one
+for victim in 0 1; do
+	check "stage $victim of one pipeline is killed" kills ring$victim 2 $victim --steps 40 --ema 0.99 --elastic 1 --redundancy 1 --checkpoint "$scratch/ring$victim"
+	check 'the other one goes on from memory' grep -q 'going on with 1 rank.* from memory.*; 1 stage from the copy' "$scratch/ring$victim.err"
+	check 'of the step before at most' test "$(field ring$victim recovered steps_redone)" -le 1
+	check 'bits are those of a stop and a start' as_planned ring$victim back
+done
+pipes=(--parallel pipeline=3 --cut conv2,fc1)
+check 'a stage is killed, and a process waits' kills ring3 4 1 --steps 40 --optimizer adamw --elastic 2 --spares 1 --redundancy 1 --checkpoint "$scratch/ring3"
+check 'which takes its place' test "$(field ring3 resume ranks)$(codes ring3 4)" = '30 137 0 0 '
+check 'from memory' grep -q 'going on with 3 ranks from memory.*; 1 stage from the copy' "$scratch/ring3.err"
+planned=(--optimizer adamw)
+check 'bits are those of a stop and a start' as_planned ring3 back
+planned=()
 train=("${plain[@]}") pipes=()
 
 begin stop 4 2 --steps 50 --elastic 2 --heartbeat-timeout 2 --checkpoint "$scratch/stop"

@@ -4,7 +4,8 @@
 # or too few were left; all that end well hold the same parameters; on one node those of a run of as many ranks at each step that was stopped
 # and started again; the loss is that of a run without faults; and each sample was used once, in one world at a time. GN_FAULTS runs (6; 100 in tests/long),
 # GN_SEED the first; each is repeated by its own seed. GN_WITH: more options of the runs. As root half of the runs are on several nodes.
-# On every third seed the optimizer is sharded, with copies, and on every third there are pipelines of two stages.
+# Without GN_WITH, on every third seed the optimizer is sharded, with copies, and on every third there are pipelines of two stages, half of these
+# with copies.
 set -u
 # shellcheck source=tests/train/elastic.sh
 . "$GN_SOURCE/tests/train/elastic.sh"
@@ -85,7 +86,10 @@ fault() { # SEED
 	ranks=$((RANDOM % 4 + 2)) victims=$((RANDOM % 3 + 1)) after=$((RANDOM % last + 1))
 	case ${GN_WITH:+none}$(($1 % 3)) in
 	1) train+=(--shard optimizer --optimizer adamw --lr 0.002) more=(--redundancy 1) back=1 ;;
-	2) train+=(--micro-batches 2) pipes=(--parallel pipeline=2 --cut conv2) ranks=$((ranks / 2 * 2)) back=1 ;;
+	2)
+		train+=(--micro-batches 2) pipes=(--parallel pipeline=2 --cut conv2) ranks=$((ranks / 2 * 2)) back=1
+		(($1 / 3 % 2)) || more=(--redundancy 1)
+		;;
 	esac
 	whole=whole$ranks-$(($1 % 3))
 	((victims < ranks)) || victims=$((ranks - 1))
@@ -94,7 +98,7 @@ fault() { # SEED
 		((nodes <= ranks)) || nodes=$ranks
 		heal {1..4}
 	fi
-	echo "$ranks ranks, $nodes nodes, $victims faults after step $after ${train[*]:13} ${pipes[*]}"
+	echo "$ranks ranks, $nodes nodes, $victims faults after step $after ${train[*]:13} ${pipes[*]} ${more[*]}"
 	GANNET_LOG=debug $begin "$name" $ranks $after --steps $steps --log-every 1 --elastic 1 --heartbeat-timeout 2 --checkpoint "$scratch/$name" \
 		--checkpoint-every 40 "${more[@]}" || { cat "$scratch/$name.err"; return 1; }
 	for ((r = 0, rank = RANDOM; r < victims; r++, rank++)); do strike "$name" $((rank % ranks)); done

@@ -166,7 +166,7 @@ fi
 expect 2 'at most 2 ranks are fewer than at least 3' 'MAX below MIN is refused' "$gannet" "${train[@]}" --elastic 3:2
 expect 2 'give --checkpoint' 'MAX needs a folder' "$gannet" "${train[@]}" --elastic 1:2
 expect 2 'give --elastic' 'spares need losses that are survived' "$gannet" "${train[@]}" --spares 1
-expect 2 'pipelines keep what they need' 'copies for pipelines' "$gannet" "${train[@]}" --redundancy 1 --elastic 1 --parallel pipeline=2 --checkpoint "$scratch/none"
+expect 2 'stages, so that their loss is survived' 'copies of what each rank has' "$gannet" "${train[@]}" --redundancy 1 --elastic 1
 expect 2 'give --elastic MIN and --spares N' 'and so does the place of a slow rank' "$gannet" "${train[@]}" --slow-replace
 expect 2 '3 ranks need as many batches' 'so do more ranks than batches' \
 	"$gannet" launch -n 2 -- "$gannet" "${train[@]}" --elastic 1:3 --checkpoint "$scratch/few"

@@ -24,7 +24,8 @@ struct gn_carried_copy {
 	int has[GN_CARRIED_PIECES];    /* its own, one that all ranks have, that of another one; -1: none */
 	struct gn_piece_span *spans;   /* of parameters; owned */
 	size_t span_count;
-	struct gn_piece_span buffers;
+	struct gn_piece_span buffers[2];
+	int buffer_spans;
 	struct gn_weight_layout *layouts; /* of arrays of parameters; owned; NULL: torch's order */
 };
 

@@ -12,6 +12,7 @@
 #define GN_TRAIN_LOOP_REPLICA_H
 
 #include "src/train/loop/kept_inputs.h"
+#include "src/train/loop/stage_ring.h"
 #include "src/train/loop/state_copy.h"
 #include "src/train/metrics/trace.h"
 #include "src/train/optim/optimizer.h"
@@ -99,6 +100,7 @@ struct gn_replica {
 	int is_partial;			   /* the batch that runs is not the step's last: set by the step */
 	struct gn_shard *shard;		   /* NULL: optimizer and averages are of all parameters */
 	struct gn_redundancy *redundancy;  /* NULL: no rank has a copy of another one's part */
+	struct gn_stage_ring *ring;	   /* with pipe; borrowed; NULL: no rank has a copy of another one's stage */
 	struct gn_state_copy undo;	   /* the state before the last update that was begun */
 	struct gn_optimizer *optimizer;
 	struct gn_ema ema;

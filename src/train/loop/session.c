@@ -115,7 +115,7 @@ static enum gn_status init_replica(struct gn_session *s, struct gn_err *err)
 		.compress = {.spec = s->compress, .seed = (uint64_t)o->seed},
 		.local = {.every = (uint64_t)o->local_steps, .from_epoch = (uint64_t)o->local_from},
 		.shard = gn_shard_mode_of(o->shard),
-		.has_copies = o->redundancy > 0 && gn_comm_size(s->comm) > 1,
+		.has_copies = o->redundancy > 0 && gn_comm_size(s->comm) > 1 && !s->pipeline,
 		.undoes = o->carried && (s->pipeline || (o->redundancy > 0 && gn_comm_size(s->comm) > 1)),
 	};
 	struct gn_reducer_config config;

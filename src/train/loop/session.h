@@ -129,6 +129,7 @@ struct gn_session_pipeline {
 	struct gn_comm *pipe;	/* of this slice the stages of this rank's pipeline, by stage; NULL: there is one stage, the whole network */
 	struct gn_comm *group;	/* the ranks of this rank's tensor group, all of one stage, by slice; NULL: stages are not sliced */
 	struct gn_pipe_stage *stage; /* NULL: without pipe */
+	struct gn_stage_ring *ring; /* NULL: no rank has a copy of another one's stage */
 	struct gn_tensor_group *tensor; /* NULL: without group */
 	struct gn_model *stage_model; /* of all slices of a pipeline's stage; NULL: the whole network, or part */
 	struct gn_model *part;	/* this rank's */
@@ -346,8 +347,12 @@ void gn_session_pipeline_destroy(struct gn_session_pipeline *p);
 /* What this rank trains, and the ranks that train the same. */
 const struct gn_model *gn_session_own_model(const struct gn_session *s);
 struct gn_comm *gn_session_data_comm(const struct gn_session *s);
-/* With pipelines: this rank's stage, and where its parameters and buffers begin in those of the whole. */
+/* With pipelines: where a stage's parameters and buffers begin in those of the whole. */
+void gn_session_stage_begins(const struct gn_session *s, int stage, size_t begins[2]);
+/* The same of this rank's, which it returns. */
 int gn_session_stage_begin(const struct gn_session *s, size_t begins[2]);
+/* Collective, failures are agreed on; after the state is there. Copies of stages, with --redundancy. */
+enum gn_status gn_session_open_ring(struct gn_session *s, struct gn_err *err);
 /* Whether this rank's stage reads images. */
 int gn_session_reads_images(const struct gn_session *s);
 /* Collective. After gn_replica_fetch: parameters, buffers and averages of all stages become the whole arrays, on rank 0, or on all ranks. */

@@ -43,18 +43,37 @@ static void describe_shard(struct gn_carried_copy *k, const struct gn_session *s
 
 		k->spans[k->span_count++] = (struct gn_piece_span){p->begin, p->count, p->at, piece};
 	}
-	k->buffers = (struct gn_piece_span){.count = k->copy.buffer_count, .piece = ranks};
+	k->buffers[k->buffer_spans++] = (struct gn_piece_span){.count = k->copy.buffer_count, .piece = ranks};
 }
 
-static void describe(struct gn_carried_copy *k, const struct gn_session *s)
+/* A stage, of so many elements of parameters and buffers, behind what is there. */
+static void describe_stage(struct gn_carried_copy *k, const struct gn_session *s, int stage, size_t elements, size_t buffers)
 {
-	size_t from[2] = {0};
+	const struct gn_piece_span *before = k->span_count ? &k->spans[k->span_count - 1] : NULL;
+	size_t from[2] = {0}, at[2] = {0};
 
-	k->has[0] = s->pipeline ? gn_session_stage_begin(s, from) : 0;
-	k->has[1] = k->has[2] = -1;
+	if (s->pipeline)
+		gn_session_stage_begins(s, stage, from);
+	if (before) {
+		at[0] = before->at + before->count;
+		at[1] = k->buffers[k->buffer_spans - 1].count;
+	}
+	k->spans[k->span_count++] = (struct gn_piece_span){from[0], elements, at[0], stage};
+	k->buffers[k->buffer_spans++] = (struct gn_piece_span){from[1], buffers, at[1], stage};
+}
+
+/* ward: what k's copy has of the stage before, behind its own; NULL: nothing. */
+static void describe(struct gn_carried_copy *k, const struct gn_session *s, const struct gn_state_copy *ward)
+{
+	size_t more = ward ? ward->elements : 0, more_buffers = ward ? ward->buffer_count : 0;
+
+	k->has[0] = s->pipeline ? gn_comm_rank(s->pipeline->pipe) : 0;
+	k->has[1] = -1;
+	k->has[2] = ward ? gn_stage_ring_ward(s->pipeline->ring) : -1;
 	k->pieces = s->pipeline ? s->pipeline->mesh.shape.pipeline : 1;
-	k->spans[k->span_count++] = (struct gn_piece_span){from[0], k->copy.elements, 0, k->has[0]};
-	k->buffers = (struct gn_piece_span){from[1], k->copy.buffer_count, 0, k->has[0]};
+	describe_stage(k, s, k->has[0], k->copy.elements - more, k->copy.buffer_count - more_buffers);
+	if (ward)
+		describe_stage(k, s, k->has[2], more, more_buffers);
 }
 
 /* In a shard's order tensors are cut anywhere: only the whole can be brought to torch's. */
@@ -62,8 +81,13 @@ static enum gn_status take_order(struct gn_carried_copy *k, struct gn_session *s
 {
 	size_t len = (size_t)gn_model_param_count(s->model) * sizeof *k->layouts;
 
-	for (int i = 0; i < GN_STATE_ARRAYS && !s->replica.shard; i++)
-		gn_weight_layouts_out(s->replica.layouts, gn_state_copy_array(&k->copy, i));
+	for (int i = 0; i < GN_STATE_ARRAYS && !s->replica.shard; i++) {
+		float *array = gn_state_copy_array(&k->copy, i);
+
+		gn_weight_layouts_out(s->replica.layouts, array);
+		if (array && k->span_count > 1)
+			gn_weight_layouts_out(gn_stage_ring_layouts(s->pipeline->ring), array + k->spans[1].at);
+	}
 	if (!s->replica.shard)
 		return GN_OK;
 	k->layouts = malloc(len);
@@ -77,13 +101,17 @@ static enum gn_status take_order(struct gn_carried_copy *k, struct gn_session *s
 static enum gn_status add(struct gn_carried *c, struct gn_session *s, struct gn_state_copy *copy, struct gn_err *err)
 {
 	const struct gn_shard *shard = s->replica.shard;
+	const struct gn_state_copy *ward = s->pipeline && s->pipeline->ring ? gn_stage_ring_copy(s->pipeline->ring, copy->state.step) : NULL;
 	struct gn_carried_copy *k = &c->copies[0];
+	enum gn_status status = ward ? gn_state_copy_append(copy, ward, err) : GN_OK;
 
+	if (status)
+		return status;
 	gn_carried_copy_release(&c->copies[GN_CARRIED_COPIES - 1]);
 	memmove(k + 1, k, (GN_CARRIED_COPIES - 1) * sizeof *k);
 	*k = (struct gn_carried_copy){.copy = *copy, .world = c->world};
 	*copy = (struct gn_state_copy){.memory = NULL};
-	k->spans = calloc(shard ? gn_shard_parts(shard)->count + 1 : 1, sizeof *k->spans);
+	k->spans = calloc(shard ? gn_shard_parts(shard)->count + 1 : 2, sizeof *k->spans);
 	if (!k->spans) {
 		gn_carried_copy_release(k);
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a part of the run's state");
@@ -91,7 +119,7 @@ static enum gn_status add(struct gn_carried *c, struct gn_session *s, struct gn_
 	if (shard)
 		describe_shard(k, s);
 	else
-		describe(k, s);
+		describe(k, s, ward);
 	return take_order(k, s, err);
 }
 
@@ -289,7 +317,7 @@ static enum gn_status give_buffers(const struct chosen *x, struct gn_session *s,
 
 	if (s->pipeline)
 		gn_session_stage_begin(s, from);
-	return assemble(x, s->comm, m ? mine : NULL, m ? &m->buffers : NULL, m ? 1 : 0, gn_model_buffer_elements(s->model), array->host, from[1],
+	return assemble(x, s->comm, m ? mine : NULL, m ? m->buffers : NULL, m ? (size_t)m->buffer_spans : 0, gn_model_buffer_elements(s->model), array->host, from[1],
 			from[1] + array->count, err);
 }
 
@@ -362,7 +390,9 @@ enum gn_status gn_session_give_copies(struct gn_carried *c, struct gn_session *s
 	if (!status && x.what.pieces && x.missing < 0) {
 		status = give(&x, s, err);
 		*done = !status;
-		if (x.of_others)
+		if (x.of_others && s->options->parallel)
+			gn_strbuf_printf(told, "; %d stage%s from the copy of another one's rank", x.of_others, gn_text_plural((uint64_t)x.of_others));
+		else if (x.of_others)
 			gn_strbuf_printf(told, "; %d part%s of the optimizer's state from copies", x.of_others, gn_text_plural((uint64_t)x.of_others));
 		if (!status)
 			keep_chosen(c, &x);

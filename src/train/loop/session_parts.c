@@ -40,14 +40,20 @@ static void ranges_of(const struct gn_session *s, int stage, struct range out[2]
 	}
 }
 
-int gn_session_stage_begin(const struct gn_session *s, size_t begins[2])
+void gn_session_stage_begins(const struct gn_session *s, int stage, size_t begins[2])
 {
 	struct range r[2];
-	int stage = gn_comm_rank(s->pipeline->pipe);
 
 	ranges_of(s, stage, r);
 	begins[0] = r[0].begin;
 	begins[1] = r[1].begin;
+}
+
+int gn_session_stage_begin(const struct gn_session *s, size_t begins[2])
+{
+	int stage = gn_comm_rank(s->pipeline->pipe);
+
+	gn_session_stage_begins(s, stage, begins);
 	return stage;
 }
 

@@ -3,6 +3,7 @@
 #include "src/base/alloc.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { ALIGN_FLOATS = 16 };
 
@@ -38,6 +39,36 @@ enum gn_status gn_state_copy_reserve(struct gn_state_copy *c, size_t elements, s
 float *gn_state_copy_array(const struct gn_state_copy *c, int k)
 {
 	return k == 0 ? c->params : k <= GN_OPTIM_SLOTS_MAX ? c->slots[k - 1] : c->average;
+}
+
+static void join(float *to, const float *one, size_t count, const float *other, size_t other_count)
+{
+	if (to && count)
+		memcpy(to, one, count * sizeof *to);
+	if (to && other_count)
+		memcpy(to + count, other, other_count * sizeof *to);
+}
+
+enum gn_status gn_state_copy_append(struct gn_state_copy *c, const struct gn_state_copy *more, struct gn_err *err)
+{
+	struct gn_state_copy both = {.memory = NULL};
+	enum gn_status status;
+	int slots = 0;
+
+	while (slots < GN_OPTIM_SLOTS_MAX && c->slots[slots])
+		slots++;
+	status = gn_state_copy_reserve(&both, c->elements + more->elements, c->buffer_count + more->buffer_count, slots, c->average != NULL, err);
+	if (status)
+		return status;
+	for (int k = 0; k < GN_STATE_ARRAYS; k++)
+		join(gn_state_copy_array(&both, k), gn_state_copy_array(c, k), c->elements, gn_state_copy_array(more, k), more->elements);
+	join(both.buffers, c->buffers, c->buffer_count, more->buffers, more->buffer_count);
+	join(both.average_buffers, c->average_buffers, c->buffer_count, more->average_buffers, more->buffer_count);
+	both.state = c->state;
+	both.is_there = c->is_there;
+	gn_state_copy_release(c);
+	*c = both;
+	return GN_OK;
 }
 
 void gn_state_copy_release(struct gn_state_copy *c)

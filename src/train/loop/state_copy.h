@@ -25,6 +25,8 @@ enum gn_status gn_state_copy_reserve(struct gn_state_copy *c, size_t elements, s
 /* Array number k of those of parameters, or NULL; from 0 on: parameters, slots, average. */
 enum { GN_STATE_ARRAYS = GN_OPTIM_SLOTS_MAX + 2 };
 float *gn_state_copy_array(const struct gn_state_copy *c, int k);
+/* Each array gets that of another one behind its own, which has the same arrays; of buffers as well. */
+enum gn_status gn_state_copy_append(struct gn_state_copy *c, const struct gn_state_copy *more, struct gn_err *err);
 void gn_state_copy_release(struct gn_state_copy *c);
 
 #endif

@@ -280,9 +280,13 @@ static enum gn_status keep(struct gn_running_step *run, struct gn_err *err)
 	const uint64_t began = gn_clock_ns();
 	enum gn_status status = r->redundancy ? gn_redundancy_exchange(r->redundancy, err) : GN_OK;
 
-	if (r->redundancy)
+	if (!status && r->ring)
+		status = gn_replica_copy_state(r, gn_stage_ring_mine(r->ring), r->kept_buffers, run->step->state, err);
+	if (!status && r->ring)
+		status = gn_stage_ring_exchange(r->ring, &r->undo, err);
+	if (r->redundancy || r->ring)
 		run->sums->exposed += gn_step_since(run, GN_SPAN_WAIT);
-	if (!status && r->options.undoes)
+	if (!status && r->options.undoes && !r->ring)
 		status = gn_replica_copy_state(r, &r->undo, r->kept_buffers, run->step->state, err);
 	run->sums->copies += seconds(began, gn_clock_ns());
 	return status;
@@ -348,7 +352,7 @@ enum gn_status gn_step_run(struct gn_replica *r, const struct gn_train_step *ste
 		status = add_parts(r, err);
 	if (!status)
 		status = keep(&run, err);
-	if (r->redundancy)
+	if (r->redundancy || r->ring)
 		summed = run.mark;
 	if (!status)
 		status = gn_replica_update(r, &u, &stop, &norm, err);

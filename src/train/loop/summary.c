@@ -175,6 +175,9 @@ static void log_copies(const struct gn_session *s)
 			    "gradients before each update, and keeps the state before it, %.4g MB", s->options->redundancy, holder,
 			    is_elsewhere ? "another node" : "this node", (double)gn_redundancy_bytes(r->redundancy) * 1e-6,
 			    (double)r->undo.len_bytes * 1e-6);
+	else if (r->ring)
+		gn_log_info(s->log, "--redundancy %" PRId64 ": each stage has a copy of the one before; rank 0 sends %.4g MB before each update", s->options->redundancy,
+			    (double)gn_stage_ring_bytes(r->ring) * 1e-6);
 	else if (r->options.undoes)
 		gn_log_info(s->log, "--elastic: each stage keeps the state before its last update, %.4g MB here", (double)r->undo.len_bytes * 1e-6);
 }

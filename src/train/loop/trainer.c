@@ -449,6 +449,8 @@ static enum gn_status start(struct gn_session *s, const volatile sig_atomic_t *s
 	if (!status)
 		status = gn_session_open_servers(s, err);
 	if (!status)
+		status = gn_session_open_ring(s, err);
+	if (!status)
 		status = gn_agree_status(s->comm, gn_session_fit_schedule(s, err), err);
 	if (!status && !gn_session_is_done(s))
 		status = gn_session_try_save(s, err);
