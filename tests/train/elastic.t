@@ -64,7 +64,7 @@ for victim in 0 1; do
 	check 'of the step before at most' test "$(field ring$victim recovered steps_redone)" -le 1
 	check 'bits are those of a stop and a start' as_planned ring$victim back
 done
-pipes=(--parallel pipeline=3 --cut conv2,fc1)
+pipes=(--parallel pipeline=3 --cut "conv2,fc1")
 check 'a stage is killed, and a process waits' kills ring3 4 1 --steps 40 --optimizer adamw --elastic 2 --spares 1 --redundancy 1 --checkpoint "$scratch/ring3"
 check 'which takes its place' test "$(field ring3 resume ranks)$(codes ring3 4)" = '30 137 0 0 '
 check 'from memory' grep -q 'going on with 3 ranks from memory.*; 1 stage from the copy' "$scratch/ring3.err"
