@@ -32,7 +32,7 @@ watched() { # LOG COMMAND...: on each rank
 		"$@"
 		return
 	fi
-	tail -n +1 -F --pid=$$ "$log" 2>/dev/null | while read -r line; do
+	tail -n +1 -F -s 0.02 --pid=$$ "$log" 2>/dev/null | while read -r line; do
 		if [[ $line == *'"event": "step"'* ]]; then # at once: without a program
 			while read -r -a counters; do [[ ${counters[0]} != eth0: ]] || echo "${counters[9]} ${counters[10]}"; done </proc/self/net/dev
 		fi
