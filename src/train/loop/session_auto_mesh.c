@@ -144,21 +144,23 @@ static enum gn_status compare_slices(const struct gn_session *s, const struct gn
 	return status;
 }
 
+/* best NULL: measures only. On other ranks of rank 0's node, which share its memory: as in the steps that are predicted, they compute at the same time. */
 static enum gn_status compare(const struct gn_session *s, struct gn_pipe_question *q, struct gn_pipe_forecast *best, struct gn_strbuf *all,
 			      struct gn_err *err)
 {
 	const double available = available_bytes();
 	enum gn_status status = GN_OK;
 
+	ask(s, q);
 	for (q->slices = 1; q->slices <= gn_comm_size(s->comm) && !status; q->slices++) {
 		if (!takes_slices(s, &q->machine, q->slices))
 			continue;
 		gn_cut_costs_release(&q->costs);
 		status = gn_cut_costs_measure(s->model, &q->plan, q->slices, &q->costs, err);
-		if (!status)
+		if (!status && best)
 			status = compare_slices(s, q, available, best, all, err);
 	}
-	if (!status && best->step.step_s > 0 && node_memory(s, best) > available)
+	if (!status && best && best->step.step_s > 0 && node_memory(s, best) > available)
 		gn_log_warn(s->log, "--parallel auto: no mesh fits into %.3g GB, which are free on this node: the one that needs least is taken",
 			    available * 1e-9);
 	return status;
@@ -175,7 +177,6 @@ static enum gn_status choose(struct gn_session *s, struct choice *out, struct gn
 	gn_strbuf_init(&all);
 	gn_strbuf_init(&cut);
 	gn_strbuf_init(&mesh);
-	ask(s, &q);
 	status = compare(s, &q, &best, &all, err);
 	if (!status) {
 		gn_cuts_text(s->model, best.nodes, best.schedule.stages - 1, &cut);
@@ -196,19 +197,12 @@ static enum gn_status choose(struct gn_session *s, struct choice *out, struct gn
 	return status;
 }
 
-/* On other ranks of rank 0's node, which share its memory: as in the steps that are predicted, they compute at the same time. */
 static enum gn_status compute_beside(const struct gn_session *s, struct gn_err *err)
 {
 	struct gn_pipe_question q = {.model = NULL};
-	enum gn_status status = GN_OK;
+	enum gn_status status = compare(s, &q, NULL, NULL, err);
 
-	ask(s, &q);
-	for (q.slices = 1; q.slices <= gn_comm_size(s->comm) && !status; q.slices++) {
-		if (!takes_slices(s, &q.machine, q.slices))
-			continue;
-		status = gn_cut_costs_measure(s->model, &q.plan, q.slices, &q.costs, err);
-		gn_cut_costs_release(&q.costs);
-	}
+	gn_cut_costs_release(&q.costs);
 	return status;
 }
 

@@ -86,17 +86,28 @@ static int is_spread(const struct gn_mesh *m)
 	return 0;
 }
 
+/* Of a message, besides its time on the link. */
+static double message_s(const struct gn_sim_topology *machine, int spread, double bytes)
+{
+	const struct gn_sim_path *path = spread ? &machine->link : &machine->node;
+	const struct gn_sim_range *r = path->count ? gn_sim_range_of(path, bytes) : NULL;
+
+	if (!r)
+		return spread ? machine->link_latency_s : machine->node_latency_s;
+	return r->send_s + r->latency_s + r->s_per_byte * bytes + r->receive_s;
+}
+
 /* Returns seconds. */
 static double add_exchange(const struct gn_op_exchange *x, const struct gn_sim_topology *machine, const struct gn_mesh *m, struct gn_pipe_rank *r)
 {
 	const int ranks = m->shape.tensor, is_sum = x->kind == GN_EXCHANGE_SUM, steps = (is_sum ? 2 : 1) * (ranks - 1), spread = is_spread(m);
-	const double bytes = steps * (double)x->count * x->element_bytes / (is_sum ? ranks : 1);
+	const double each = (double)x->count * x->element_bytes / (is_sum ? ranks : 1), bytes = steps * each;
 	double seconds;
 
 	if (x->kind == GN_EXCHANGE_NONE)
 		return 0;
 	seconds = bytes / (spread ? machine->link_bytes_per_s / machine->ranks_per_node : machine->node_bytes_per_s) +
-		  steps * (spread ? machine->link_latency_s : machine->node_latency_s);
+		  steps * message_s(machine, spread, each);
 	r->exchange_bytes += bytes;
 	r->exchange_s += seconds;
 	return seconds;
