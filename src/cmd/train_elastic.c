@@ -148,14 +148,15 @@ static enum gn_status train_in_worlds(struct gn_train_options *o, const struct g
 }
 
 /* With the global batch kept each rank needs a batch of it. */
-static enum gn_status check_growth(const struct gn_train_options *o, int ranks, int most, struct gn_err *err)
+static enum gn_status check_growth(const struct gn_train_options *o, int ranks, const struct gn_regroup_options *ro, struct gn_err *err)
 {
-	const int64_t batches = o->global_batch ? o->global_batch / o->batch : o->accumulate * ranks;
+	const int each = ro->each > 1 ? ro->each : 1, most = ro->most / each;
+	const int64_t batches = o->global_batch ? o->global_batch / o->batch : o->accumulate * (ranks / each);
 
 	if (batches >= most || !strcmp(o->elastic_batch, "scale"))
 		return GN_OK;
-	return gn_err_set(err, GN_ERR_USAGE, "--elastic %s: %d ranks need as many batches, and a step has %lld of them: give a --global-batch of more, or "
-			  "--elastic-batch scale", o->elastic, most, (long long)batches);
+	return gn_err_set(err, GN_ERR_USAGE, "--elastic %s: %d %s need as many batches, and a step has %lld of them: give a --global-batch of more, or "
+			  "--elastic-batch scale", o->elastic, most, each > 1 ? "pipelines" : "ranks", (long long)batches);
 }
 
 enum gn_status gn_train_elastic(const struct gn_train_options *given, const struct gn_world_options *how, struct gn_world **world,
@@ -173,7 +174,7 @@ enum gn_status gn_train_elastic(const struct gn_train_options *given, const stru
 		ro.each = shape.pipeline;
 	/* too many spares: gn_regroup_open says so */
 	if (!status && *world && ro.spares < gn_world_size(*world))
-		status = check_growth(given, gn_world_size(*world) - ro.spares, ro.most, err);
+		status = check_growth(given, gn_world_size(*world) - ro.spares, &ro, err);
 	if (!status && ro.most)
 		status = digest_run(given, ro.digest, err);
 	if (!status)

@@ -94,7 +94,7 @@ done
 
 # A pipeline takes several ranks: the first that comes waits for another one.
 pipes=(--parallel pipeline=2 --cut conv2 --micro-batches 2)
-begin stages 2 20 --steps 100000 --elastic 2:4 --global-batch 64 --checkpoint "$scratch/stages"
+begin stages 2 20 --steps 100000 --elastic 2:4 --global-batch 32 --checkpoint "$scratch/stages"
 GANNET_LOG=info "$gannet" train --options "$scratch/stages/options" --join "$scratch/stages" 2>"$scratch/stages.join.err" &
 newcomer=$!
 check 'a process comes to a pipeline of two' await_line 40 1 'waiting' "$scratch/stages.join.err"

@@ -182,13 +182,16 @@ enum gn_status gn_session_open_ring(struct gn_session *s, struct gn_err *err)
 	int stages, of;
 	enum gn_status status;
 
-	if (!p || !p->pipe || !s->options->redundancy)
+	/* of several pipelines another one has each stage */
+	if (!p || !p->pipe || p->mesh.shape.data > 1 || !s->options->redundancy)
 		return GN_OK;
 	stages = gn_comm_size(p->pipe);
 	of = (gn_comm_rank(p->pipe) + stages - 1) % stages;
 	status = gn_model_part(s->model, of ? p->nodes[of - 1] : 1, of < stages - 1 ? p->nodes[of] : gn_model_node_count(s->model), &ward, err);
 	status = gn_agree_status(s->comm, status, err);
-	if (!status)
+	if (status)
+		gn_model_destroy(ward);
+	else
 		status = gn_agree_status(s->comm, gn_stage_ring_create(p->pipe, p->part, s->replica.layouts, ward,
 					gn_optim_slots(gn_optimizer_kind(s->replica.optimizer)), gn_replica_has_average(&s->replica), &p->ring, err), err);
 	s->replica.ring = p->ring;

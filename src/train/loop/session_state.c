@@ -154,8 +154,8 @@ static enum gn_status log_changed_options(const struct gn_session *s, const char
 {
 	/* where things are, what is of no consequence for the result, and what has been compared by its value */
 	static const char *const skip[] = {
-		"options", "data", "val", "stage", "init", "key-file", "checkpoint", "checkpoint-local", "checkpoint-key", "resume", "log", "log-every", "log-samples", "metrics", "trace", "trace-steps", "threads",
-		"loader-threads", "prefetch", "tuning", "progress", "mean", "deviation", "resize", "side", "channels",
+		"options", "data", "val", "stage", "init", "key-file", "checkpoint", "checkpoint-local", "checkpoint-key", "resume", "log", "log-every", "log-samples",
+		"metrics", "trace", "trace-steps", "threads", "loader-threads", "prefetch", "tuning", "progress", "mean", "deviation", "resize", "side", "channels",
 		"join-timeout", "heartbeat-timeout", "stall-timeout", "socket-ifname", NULL,
 	};
 	struct gn_strbuf text;
@@ -312,8 +312,8 @@ struct gn_checkpoint_rank_state gn_session_own_state(const struct gn_session *s,
 	*arrays = (struct gn_compress_state){.count = 0};
 	if (s->replica.compressor)
 		gn_compressor_state(s->replica.compressor, arrays);
-	return (struct gn_checkpoint_rank_state){.model = gn_session_own_model(s), .part = s->pipeline ? s->pipeline->place : NULL, .count = arrays->count, .names = arrays->names, .arrays = arrays->arrays,
-						 .shared = arrays->shared, .shared_count = arrays->shared_count};
+	return (struct gn_checkpoint_rank_state){.model = gn_session_own_model(s), .part = s->pipeline ? s->pipeline->place : NULL,
+						 .count = arrays->count, .names = arrays->names, .arrays = arrays->arrays, .shared = arrays->shared, .shared_count = arrays->shared_count};
 }
 
 /* Collective. Each rank reads its own, unless they are of a mesh with other parts. */
