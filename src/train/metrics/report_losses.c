@@ -7,13 +7,15 @@
 /* Share of the time from the start to the last line of steps that finished steps took; NaN: the log does not tell. */
 static double goodput(const struct gn_curve *c)
 {
-	const double wall = c->step_count ? c->steps[c->step_count - 1].time - c->start_time : 0;
-	double finished = c->unlogged_s;
+	double wall = c->step_count ? c->steps[c->step_count - 1].time - c->start_time : 0, finished = c->unlogged_s, between = 0;
 
 	for (size_t i = 0; i < c->step_count; i++)
 		finished += c->steps[i].seconds;
-	/* times of lines are whole seconds */
-	return c->start_time > 0 && wall > 0 ? fmin(finished / wall, 1) : NAN;
+	for (int i = 0; i < c->world_count; i++)
+		between += c->worlds[i].seconds;
+	/* times of lines are whole seconds: of a run of less than one they are all the same */
+	wall = fmax(wall, finished + between);
+	return c->start_time > 0 && wall > 0 ? finished / wall : NAN;
 }
 
 void gn_report_losses(const struct gn_curve *c, struct gn_strbuf *out)
