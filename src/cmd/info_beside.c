@@ -10,12 +10,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static void measure_for_ever(const struct gn_model *model, const struct gn_plan_options *plan)
+static void measure_for_ever(const struct gn_model *model, const struct gn_plan_options *plan, pid_t parent)
 {
 	struct gn_cut_costs costs = {.pieces = NULL};
 	struct gn_err err;
 
-	while (getppid() != 1 && !gn_cut_costs_measure(model, plan, 1, &costs, &err))
+	while (getppid() == parent && !gn_cut_costs_measure(model, plan, 1, &costs, &err))
 		gn_cut_costs_release(&costs);
 	_exit(0);
 }
@@ -23,6 +23,7 @@ static void measure_for_ever(const struct gn_model *model, const struct gn_plan_
 int gn_info_beside_start(const struct gn_model *model, const struct gn_plan_options *plan, int ranks, pid_t pids[GN_INFO_BESIDE_MAX])
 {
 	const int room = gn_cpu_count() / omp_get_max_threads(), all = ranks < room ? ranks : room;
+	const pid_t parent = getpid();
 	int count = 0;
 
 	/* no thread but this one is there yet */
@@ -33,7 +34,7 @@ int gn_info_beside_start(const struct gn_model *model, const struct gn_plan_opti
 			break;
 		if (!pid) {
 			prctl(PR_SET_PDEATHSIG, SIGKILL);
-			measure_for_ever(model, plan);
+			measure_for_ever(model, plan, parent);
 		}
 		pids[count++] = pid;
 	}
