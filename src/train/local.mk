@@ -23,7 +23,7 @@ libgannet_train_a_SOURCES += \
 	src/train/loop/augment_options.c src/train/loop/augment_options.h \
 	src/train/loop/session_carried.c src/train/loop/carried.h src/train/loop/session_copies.c src/train/loop/carried_copy.h \
 	src/train/loop/kept_inputs.c src/train/loop/kept_inputs.h \
-	src/train/loop/replica_copy.c src/train/loop/state_copy.c src/train/loop/state_copy.h src/train/loop/elastic.c src/train/loop/elastic.h \
+	src/train/loop/replica_copy.c src/train/loop/replica_fetch.c src/train/loop/state_copy.c src/train/loop/state_copy.h src/train/loop/elastic.c src/train/loop/elastic.h \
 	src/train/loop/session_slow.c \
 	src/train/loop/sample_log.c src/train/loop/sample_log.h \
 	src/train/loop/class_weights.c src/train/loop/class_weights.h \

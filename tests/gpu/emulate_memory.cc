@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -294,9 +295,23 @@ static void hold(void)
 		usleep((unsigned)setting("GANNET_EMULATED_HOLD_MS", 0) * 1000);
 }
 
+/* Whether a copy to the host is not to begin yet: the others go on. begin: of that copy. */
+static int is_late(size_t bytes, std::chrono::steady_clock::time_point *begin)
+{
+	const std::chrono::milliseconds late(setting("GANNET_EMULATED_LATE_DOWN_MS", 0));
+	const auto now = std::chrono::steady_clock::now();
+
+	if (late.count() == 0 || bytes < 4096)
+		return 0;
+	if (*begin == std::chrono::steady_clock::time_point())
+		*begin = now + late;
+	return now < *begin;
+}
+
 static cudaError_t copy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t s)
 {
-	int cut_to, cut_from, known_to, known_from, up;
+	const auto begin = std::make_shared<std::chrono::steady_clock::time_point>();
+	int cut_to, cut_from, known_to, known_from, up, down;
 	std::shared_ptr<std::vector<char>> kept;
 	cudaError_t code;
 	{
@@ -307,6 +322,7 @@ static cudaError_t copy(void *to, const void *from, size_t bytes, enum cudaMemcp
 			return answer(cudaErrorInvalidValue);
 		known_to = t != NULL;
 		up = t && t->kind == DEVICE && (!f || f->kind != DEVICE);
+		down = f && f->kind == DEVICE && (!t || t->kind != DEVICE);
 		known_from = f != NULL;
 	}
 	/* a graph would read and write it when it is launched */
@@ -315,6 +331,8 @@ static cudaError_t copy(void *to, const void *from, size_t bytes, enum cudaMemcp
 	if (!known_from)
 		kept = std::make_shared<std::vector<char>>((const char *)from, (const char *)from + bytes);
 	code = queue(s, [=] {
+		if (down && is_late(bytes, begin.get()))
+			return 0;
 		if (up)
 			hold();
 		memcpy(to, kept ? kept->data() : from, bytes);

@@ -18,6 +18,8 @@
  *                          kernel's fault
  *   GANNET_EMULATED_HOLD_MS=N, GANNET_EMULATED_HOLD_RANK=R
  *                          the first copy up in rank R takes so long
+ *   GANNET_EMULATED_LATE_DOWN_MS=N
+ *                          a copy of 4 KiB or more to the host begins so late, while other streams go on
  * Events' times are the same for all, so that what is chosen by measuring is the same in every run. cuda:1 records no graphs, so that both
  * ways are gone.
  *

@@ -147,6 +147,27 @@ resumed() {
 }
 check "two steps and two more are four" resumed
 
+# A checkpoint's state is copied beside the next step, whose update waits: the bits of a run that ends there, where streams are late, too.
+copied() { # SEED RANKS MS
+	local file base
+	export GANNET_EMULATED_SEED=$1 GANNET_EMULATED_LATE_DOWN_MS=$3
+	rm -rf "$scratch/each" "$scratch/two"
+	train each "$2" cuda --schedule constant --ema 0.9 --val "$data" --eval-steps 3 --checkpoint "$scratch/each" --checkpoint-every 1 --keep 9 &&
+		train two "$2" cuda --schedule constant --ema 0.9 --steps 2 --checkpoint "$scratch/two"
+	base=$?
+	unset GANNET_EMULATED_SEED GANNET_EMULATED_LATE_DOWN_MS
+	((base == 0)) || { tell each; tell two; return 1; }
+	for file in "$scratch"/two/step-00000002/*.safetensors; do
+		cmp "$file" "$scratch/each/step-00000002/${file##*/}" || return 1
+	done
+}
+if [[ $kind == "a GPU" ]]; then
+	skip "checkpoints beside steps, bit by bit" "two runs on a GPU may choose otherwise"
+else
+	check "checkpoints beside steps have the bits of a run that ends there" copied 1 2 0
+	check "where copies take longer than steps, too" copied 0 1 500
+fi
+
 # 24 images: 4 of them by two ranks, then three steps of 6, which leave 2
 other_batch() {
 	train apart 2 cuda --schedule constant --steps 1 --checkpoint "$scratch/apart" &&

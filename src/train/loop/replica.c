@@ -251,6 +251,7 @@ enum gn_status gn_replica_cut(struct gn_replica *r, struct gn_err *err)
 
 void gn_replica_release(struct gn_replica *r)
 {
+	gn_replica_fetch_close(r);
 	if (r->device.stream)
 		(void)gn_stream_wait(r->device.stream, NULL);
 	gn_reducer_destroy(r->reducer);
@@ -307,10 +308,10 @@ struct gn_server_arrays gn_replica_served_arrays(const struct gn_replica *r)
 enum gn_status gn_replica_update(struct gn_replica *r, const struct gn_optim_update *u, int *stop, double *norm, struct gn_err *err)
 {
 	struct gn_server_commit commit = {.updates = u->step, .lr = u->lr, .grad_scale = u->grad_scale, .stop = *stop};
-	enum gn_status status;
+	enum gn_status status = gn_replica_fetch_guard(r, err);
 
-	if (!r->options.servers)
-		return gn_optimizer_queue(r->optimizer, u, err);
+	if (status || !r->options.servers)
+		return status ? status : gn_optimizer_queue(r->optimizer, u, err);
 	commit.skip = !isfinite(r->piggyback[GN_PIGGYBACK_LOSS]); /* in the host's memory, as servers want it */
 	status = gn_server_client_commit(r->options.servers, &commit, r->params.host, r->params.count, err);
 	*stop = commit.stop;
@@ -325,34 +326,6 @@ size_t gn_replica_state_bytes(const struct gn_replica *r, size_t *whole)
 
 	*whole = arrays * params * sizeof(float);
 	return arrays * held * sizeof(float);
-}
-
-/* All that a run's state is made of, by move. */
-static enum gn_status move_all(struct gn_replica *r,
-			       enum gn_status (*move)(const struct gn_array *a, struct gn_stream *s, struct gn_err *err), struct gn_err *err)
-{
-	const struct gn_array *arrays[4 + GN_OPTIM_SLOTS_MAX] = {&r->params, &r->buffers, &r->ema.params, &r->ema.buffers};
-	int count = 4;
-	enum gn_status status = GN_OK;
-
-	for (int k = 0; k < gn_optim_slots(gn_optimizer_kind(r->optimizer)); k++)
-		arrays[count++] = gn_optimizer_slot(r->optimizer, k);
-	for (int i = 0; i < count && !status; i++)
-		if (arrays[i]->count)
-			status = move(arrays[i], r->device.stream, err);
-	return status ? status : gn_stream_wait(r->device.stream, err);
-}
-
-enum gn_status gn_replica_fetch(struct gn_replica *r, struct gn_err *err)
-{
-	enum gn_status status = r->reducer ? gn_reducer_need_all(r->reducer, err) : GN_OK;
-
-	return status ? status : move_all(r, gn_array_fetch, err);
-}
-
-enum gn_status gn_replica_send(struct gn_replica *r, struct gn_err *err)
-{
-	return move_all(r, gn_array_send, err);
 }
 
 static enum gn_status average(const struct gn_replica *r, const struct gn_array *a, struct gn_err *err)

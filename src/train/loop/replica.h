@@ -59,6 +59,13 @@ struct gn_async_run {
 	uint64_t runs, batches;		  /* that have ended; their micro-batches */
 };
 
+/* Copies of a state to the host, beside a step. */
+struct gn_replica_fetch {
+	struct gn_stream *stream; /* NULL: there were none yet */
+	struct gn_event *begun, *done;
+	int is_open;
+};
+
 struct gn_replica_options {
 	struct gn_comm *comm;	       /* borrowed, as the next two */
 	const struct gn_model *model;
@@ -116,6 +123,7 @@ struct gn_replica {
 	struct gn_pipe_predictor *predictor; /* decoupled, but on the last stage; else NULL */
 	struct gn_async_run async;
 	float *results;			   /* host: what piggybacked, after the step */
+	struct gn_replica_fetch fetch;
 	int staged;			   /* the next step's first batch is */
 	/* The next batch: images as gn_plan_stage takes them, borrowed until the next call. */
 	enum gn_status (*next)(void *context, const void **images, struct gn_targets *targets, struct gn_err *err);
@@ -163,6 +171,15 @@ struct gn_sharing_options gn_replica_sharing_options(struct gn_replica *r);
  * sharded, whose last update may still be on its way to all ranks. */
 enum gn_status gn_replica_fetch(struct gn_replica *r, struct gn_err *err);
 enum gn_status gn_replica_send(struct gn_replica *r, struct gn_err *err);
+/* Whether the same can be done beside the next step: on a device, where each rank has the whole state and updates it itself. */
+int gn_replica_fetches_beside(const struct gn_replica *r);
+/* Queues the copies on a stream of their own; end blocks until they are there. Between the two the host's copies are not to be touched, and what the
+ * replica updates waits for them (guard; gn_replica_update calls it). */
+enum gn_status gn_replica_fetch_begin(struct gn_replica *r, struct gn_err *err);
+enum gn_status gn_replica_fetch_guard(struct gn_replica *r, struct gn_err *err);
+enum gn_status gn_replica_fetch_end(struct gn_replica *r, struct gn_err *err);
+/* Waits for its work. */
+void gn_replica_fetch_close(struct gn_replica *r);
 /* Collective; blocks. Where ranks have drifted apart in local steps: the averages of parameters and optimizer state on all of them. */
 enum gn_status gn_replica_average(struct gn_replica *r, struct gn_err *err);
 /* Whether there is a moving average. */

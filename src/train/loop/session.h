@@ -48,7 +48,8 @@ struct gn_session_checkpoint {
 	struct gn_data_key key;		 /* with --checkpoint-key */
 	char *local;			 /* with --checkpoint-local: this run's folder on this node */
 	uint64_t saved_step;		 /* the newest step in a checkpoint, UINT64_MAX for none */
-	uint64_t open_step;		 /* the step of the checkpoint that the writer has */
+	int is_copying;			 /* a state to the host's memory, beside a step; the writer has it then */
+	uint64_t open_step;		 /* the step of the checkpoint that is being copied, or that the writer has */
 	double blocked_s;		 /* by that, so far */
 	int64_t number;			 /* of checkpoints that the run has saved */
 	uint64_t begun_ns;		 /* gn_clock_ns() when a checkpoint was last begun, or the run */
@@ -235,6 +236,10 @@ enum gn_status gn_session_recover_local(struct gn_session *s, struct gn_err *err
 /* Collective. Begins to save the present state unless that step is saved or being saved already. Waits for the one before it, if that is
  * still being written. What a later save may mend (a full disk) is a warning, here as in the next two. */
 enum gn_status gn_session_save(struct gn_session *s, struct gn_err *err);
+/* Whether a checkpoint is being copied or written. */
+int gn_session_is_saving(const struct gn_session *s);
+/* Collective. gn_replica_fetch, but a state that is being copied for a checkpoint is given to its writer before. */
+enum gn_status gn_session_fetch(struct gn_session *s, struct gn_err *err);
 /* Collective, when no rank's thread is busy any more: a checkpoint that is being written goes on to its next stage. */
 enum gn_status gn_session_advance_save(struct gn_session *s, struct gn_err *err);
 /* Collective. Waits until no checkpoint is being written. */

@@ -190,22 +190,24 @@ int gn_session_wants_save(const struct gn_session *s)
 	       (double)(gn_clock_ns() - s->checkpoint.begun_ns) * 1e-9 >= 60 * o->checkpoint_minutes;
 }
 
-/* Collective. Copies the present state and starts to write it. */
-static enum gn_status copy_state(struct gn_session *s, struct gn_err *err)
+/* What the checkpoint says of the present state. */
+static void note_state(struct gn_session *s)
+{
+	s->checkpoint.info.state = s->state;
+	s->checkpoint.info.number = s->checkpoint.number + 1;
+	s->checkpoint.open_step = s->state.step;
+}
+
+/* Collective. Gives the writer a copy of the state that is in the host's memory, and starts it. */
+static enum gn_status write_state(struct gn_session *s, struct gn_err *err)
 {
 	struct gn_checkpoint_arrays arrays = gn_session_arrays(s);
 	struct gn_compress_state kept;
 	const struct gn_checkpoint_rank_state own = gn_session_own_state(s, &kept);
-	enum gn_status status = gn_replica_average(&s->replica, err);
+	enum gn_status status = gn_session_gather(s, 0, err);
 
-	if (!status)
-		status = gn_session_alone(s, gn_replica_fetch(&s->replica, err));
-	if (!status)
-		status = gn_session_gather(s, 0, err);
 	if (status)
 		return status;
-	s->checkpoint.info.state = s->state;
-	s->checkpoint.info.number = s->checkpoint.number + 1;
 	arrays.own = &own;
 	if (s->replica.compressor)
 		gn_compress_name(gn_compressor_spec(s->replica.compressor), s->checkpoint.info.compress);
@@ -215,13 +217,42 @@ static enum gn_status copy_state(struct gn_session *s, struct gn_err *err)
 		status = gn_session_split_state(s, &arrays, err);
 	else if (s->options->served)
 		status = gn_session_fetch_served(s, 0, &arrays, err);
-	if (!status) {
+	if (!status)
 		gn_checkpoint_writer_begin(s->checkpoint.writer, &s->checkpoint.info, &arrays);
-		s->checkpoint.open_step = s->state.step;
-	}
 	if (s->replica.shard || s->pipeline)
 		gn_session_free_split(&arrays);
+	return status;
+}
+
+/* Collective. Copies the present state and starts to write it; on a GPU the next step runs beside the copy to the host, and end_copy comes then. */
+static enum gn_status copy_state(struct gn_session *s, struct gn_err *err)
+{
+	enum gn_status status = gn_replica_average(&s->replica, err);
+
+	if (!status && gn_replica_fetches_beside(&s->replica)) {
+		status = gn_session_alone(s, gn_replica_fetch_begin(&s->replica, err));
+		s->checkpoint.is_copying = !status;
+	} else if (!status) {
+		status = gn_session_alone(s, gn_replica_fetch(&s->replica, err));
+	}
+	if (!status)
+		note_state(s);
+	if (!status && !s->checkpoint.is_copying)
+		status = write_state(s, err);
 	return status ? gn_err_prefix(err, "checkpoint of step %" PRIu64, s->state.step) : GN_OK;
+}
+
+static enum gn_status end_copy(struct gn_session *s, struct gn_err *err)
+{
+	enum gn_status status = gn_session_alone(s, gn_replica_fetch_end(&s->replica, err));
+
+	s->checkpoint.is_copying = 0;
+	return status ? status : write_state(s, err);
+}
+
+int gn_session_is_saving(const struct gn_session *s)
+{
+	return s->checkpoint.is_copying || gn_checkpoint_writer_is_open(s->checkpoint.writer);
 }
 
 /* Collective. The same, as the beginning of what the checkpoint takes and blocks. */
@@ -263,19 +294,20 @@ static enum gn_status note_saved(struct gn_session *s, struct gn_err *err)
 static enum gn_status advance(struct gn_session *s, struct gn_err *err)
 {
 	uint64_t began = gn_clock_ns();
-	enum gn_status status = gn_checkpoint_writer_advance(s->checkpoint.writer, err);
+	const int was_copying = s->checkpoint.is_copying;
+	enum gn_status status = was_copying ? end_copy(s, err) : gn_checkpoint_writer_advance(s->checkpoint.writer, err);
 
 	s->checkpoint.blocked_s += (double)(gn_clock_ns() - began) * 1e-9;
 	if (status)
 		return gn_err_prefix(err, "checkpoint of step %" PRIu64, s->checkpoint.open_step);
-	return gn_checkpoint_writer_is_open(s->checkpoint.writer) ? GN_OK : note_saved(s, err);
+	return was_copying || gn_checkpoint_writer_is_open(s->checkpoint.writer) ? GN_OK : note_saved(s, err);
 }
 
 static enum gn_status finish(struct gn_session *s, struct gn_err *err)
 {
 	enum gn_status status = GN_OK;
 
-	while (!status && gn_checkpoint_writer_is_open(s->checkpoint.writer))
+	while (!status && gn_session_is_saving(s))
 		status = advance(s, err);
 	return status;
 }
@@ -302,7 +334,14 @@ static enum gn_status forgive(struct gn_session *s, enum gn_status status, struc
 
 enum gn_status gn_session_advance_save(struct gn_session *s, struct gn_err *err)
 {
-	return gn_checkpoint_writer_is_open(s->checkpoint.writer) ? forgive(s, advance(s, err), err) : GN_OK;
+	return gn_session_is_saving(s) ? forgive(s, advance(s, err), err) : GN_OK;
+}
+
+enum gn_status gn_session_fetch(struct gn_session *s, struct gn_err *err)
+{
+	enum gn_status status = s->checkpoint.is_copying ? gn_session_advance_save(s, err) : GN_OK;
+
+	return status ? status : gn_session_alone(s, gn_replica_fetch(&s->replica, err));
 }
 
 enum gn_status gn_session_drain(struct gn_session *s, struct gn_err *err)
@@ -317,7 +356,7 @@ enum gn_status gn_session_save(struct gn_session *s, struct gn_err *err)
 
 	if (!s->options->checkpoint || c->saved_step == s->state.step)
 		return GN_OK;
-	if (gn_checkpoint_writer_is_open(c->writer) && c->open_step == s->state.step)
+	if (gn_session_is_saving(s) && c->open_step == s->state.step)
 		return GN_OK;
 	/* which counts as blocked by the one that is waited for */
 	status = gn_session_drain(s, err);

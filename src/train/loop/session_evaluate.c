@@ -124,7 +124,7 @@ static enum gn_status evaluate(struct gn_session *s, const volatile sig_atomic_t
 	if (!*stopping)
 		status = gn_replica_average(&s->replica, err);
 	if (!status && !*stopping)
-		status = gn_session_alone(s, gn_replica_fetch(&s->replica, err));
+		status = gn_session_fetch(s, err);
 	if (!status && !*stopping && (!s->replica.options.tensor || s->replica.options.pipe))
 		status = gn_session_gather(s, 1, err);
 	if (!status && !*stopping)

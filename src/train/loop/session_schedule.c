@@ -129,7 +129,7 @@ uint64_t gn_session_next_pause(const struct gn_session *s)
 		steps_to(s, o->checkpoint_every),
 		gn_session_next_rung(s) - s->state.step,
 		/* all ranks meet between its stages */
-		gn_checkpoint_writer_is_open(s->checkpoint.writer) ? STEPS_WHILE_WRITING : UINT64_MAX,
+		gn_session_is_saving(s) ? STEPS_WHILE_WRITING : UINT64_MAX,
 	};
 	uint64_t steps = most ? most : 1;
 

@@ -387,7 +387,7 @@ static enum gn_status log_end(struct gn_session *s, int stopped, struct gn_err *
 		gn_log_info(s->log, "trained %s", gn_plan_mode(s->replica.plan));
 	status = gn_replica_average(&s->replica, err);
 	if (!status)
-		status = gn_session_alone(s, gn_replica_fetch(&s->replica, err));
+		status = gn_session_fetch(s, err);
 	if (!status)
 		status = gn_session_gather(s, 0, err);
 	if (status)
