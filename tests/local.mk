@@ -46,7 +46,7 @@ check-programs: all
 # For a build with --enable-sanitize. UCX and AddressSanitizer both want to replace malloc and mmap; what needs Slurm, emulated machines
 # or minutes of training is too slow; configure and the peers are not built with it. SANITIZED_LONG: up to some minutes each, of code that
 # shorter tests run, too: left to tests/long, which sets it to none.
-SANITIZED_LONG = cmd/selftest\|transport/\(failure\|launch\)\|train/\(logits\|bf16\)
+SANITIZED_LONG = cmd/selftest\|transport/\(failure\|launch\)\|train/\(logits\|bf16\|compress\|resume\)
 check-sanitized: check-programs
 	UCX_MEM_EVENTS=n UBSAN_OPTIONS=print_stacktrace=1 \
 	ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:allocator_may_return_null=1 \
