@@ -12,7 +12,9 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -221,6 +223,29 @@ static int check_list_options(const struct stage_options *o, const struct gn_tex
 	return GN_OK;
 }
 
+/* The process ends by the signal; what is complete is found again by the next one. */
+static void tell_stop(int number)
+{
+	static const char text[] = "\ngannet stage: stopped by a signal; what has been copied is kept out of sight, and the same command goes on from there\n";
+	ssize_t ignored = write(STDERR_FILENO, text, sizeof text - 1);
+
+	(void)ignored;
+	raise(number);
+}
+
+/* One rank tells; what is ignored stays so. */
+static void catch_stops(void)
+{
+	const struct sigaction action = {.sa_handler = tell_stop, .sa_flags = (int)SA_RESETHAND};
+	static const int numbers[] = {SIGINT, SIGTERM};
+	const char *rank = getenv("PMIX_RANK");
+	struct sigaction now;
+
+	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+		if ((!rank || !strcmp(rank, "0")) && !sigaction(numbers[i], NULL, &now) && now.sa_handler == SIG_DFL)
+			sigaction(numbers[i], &action, NULL);
+}
+
 static int run(const void *target, const struct gn_text_list *positional)
 {
 	const struct stage_options *o = target;
@@ -233,6 +258,7 @@ static int run(const void *target, const struct gn_text_list *positional)
 									 .list = o->list, .remove = o->remove, .json = o->json});
 	if (check_fetch_options(o, &err))
 		return gn_cmd_fail("stage", &err);
+	catch_stops();
 	if (!gn_http_is_address(o->from) && !o->tree && gn_manifest_is_there(o->from))
 		return gn_folders_check("--to", o->to, &err) ? gn_cmd_fail("stage", &err) : stage_dataset(o);
 	if (gn_folders_count(o->to) > 1) {

@@ -83,4 +83,21 @@ if [ "$(stat -f -c %T /dev/shm 2>/dev/null)" = tmpfs ] && [ -w /dev/shm ] && mem
 else
 	skip 'a target in memory' 'no tmpfs at /dev/shm'
 fi
+# A stop is told, and the same command goes on. Where the copy was there before the stop came, another one is made.
+head -c 300M /dev/zero | tr '\0' x >large
+stopped() {
+	local code=0 tries=0
+	while ((code == 0 && tries++ < 5)); do
+		rm -rf stop && mkdir stop
+		"$gannet" stage --from large --to stop/large >out 2>&1 &
+		until compgen -G 'stop/*gannet-part*' >/dev/null || ! kill -0 $! 2>/dev/null; do :; done
+		kill -TERM $! 2>/dev/null
+		wait $!
+		code=$?
+	done
+	((code == 143)) && grep -q 'stopped by a signal; what has been copied is kept' out && test ! -e stop/large
+}
+check 'a stop by a signal is told' stopped
+expect 0 '"entries": 1,' 'the same command goes on' stage large stop/large
+check 'to the end' cmp large stop/large
 finish
