@@ -169,4 +169,13 @@ check 'a table is' "$gannet" report "$dir/one.jsonl" --csv "$dir/three.csv"
 : >"$dir/empty.jsonl"
 expect 0 'left out: .*empty.jsonl has no training step' 'a run without a step hides no other' "$gannet" report "$dir/empty.jsonl" "$dir/one.jsonl" --csv -
 expect 2 'what to write' 'neither page nor conversion' "$gannet" report "$dir/one.jsonl"
+# A run of less than a second, whose lines all have one time: .25 s of steps in .5 s.
+at='"time": "2026-01-02T03:04:05Z"'
+{
+	grep '"event": "start"' "$dir/one.jsonl" | sed "s/\"time\": \"[^\"]*\"/$at/"
+	grep -m 1 '"event": "step"' "$dir/one.jsonl" | sed "s/\"time\": \"[^\"]*\"/$at/; s/\"time_ms\": {\"step\": [0-9.]*/\"time_ms\": {\"step\": 50/"
+	echo "{\"event\": \"recovered\", $at, \"step\": 5, \"world\": 2, \"ranks\": 1, \"ranks_before\": 2, \"seconds\": 0.25, \"steps_redone\": 0}"
+} >"$dir/short.jsonl"
+check 'a report of a short run with a loss' "$gannet" report "$dir/short.jsonl" --out "$dir/short"
+check 'has its goodput' grep -q 'Goodput: 50.0 % of the time' "$dir/short/report.html"
 finish

@@ -15,7 +15,7 @@ static double goodput(const struct gn_curve *c)
 		between += c->worlds[i].seconds;
 	/* times of lines are whole seconds: of a run of less than one they are all the same */
 	wall = fmax(wall, finished + between);
-	return c->start_time > 0 && wall > 0 ? finished / wall : NAN;
+	return c->step_count && c->start_time > 0 && wall > 0 ? finished / wall : NAN;
 }
 
 void gn_report_losses(const struct gn_curve *c, struct gn_strbuf *out)
