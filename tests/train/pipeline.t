@@ -82,7 +82,8 @@ go_on() { net "$1" "$2" lenet --steps "$3" --resume auto "${@:4}"; }
 	check 'in two pipelines' net odd4 4 lenet --batch 4 --global-batch 12 --steps 4 $mix --parallel data=2,pipeline=2 --cut conv2
 	check 'the same bits' same odd2 odd4
 }
-# --parallel auto, on links that a table describes as fast as can be (but a message takes a while, of which tensor groups send many), and as slow: as many samples and micro-batches of a step in any mesh.
+# --parallel auto, on links that a table describes as fast as can be, and as slow: as many samples and micro-batches of a step in any mesh. A message
+# takes .1 ms, and tensor groups send many: without that, and with smaller batches, what is the fastest would be up to noise.
 check 'links are measured' launch 2 "$gannet" tune --transport tcp --seconds 0.005 --max-bytes 64K --out "$scratch/table"
 rate() { # BYTES_PER_S
 	perl -MJSON::PP -i -pe '$t = decode_json($_); $t->{node}{bytes_per_s} = '"$1"'; delete $t->{allreduce};
@@ -91,10 +92,10 @@ rate() { # BYTES_PER_S
 auto() { net "$1" 2 lenet --steps "$2" --batch 16 --accumulate 2 --parallel auto --transport tcp --tuning "$scratch/table" "${@:3}"; }
 chosen() { "$jsonl" "$scratch/$1.jsonl" "$2" mesh_choice | grep -o "^.*data=$3.*is the fastest"; }
 predicted() { "$jsonl" "$scratch/$1.jsonl" start mesh_choice | sed 's/.* data=2,pipeline=1 \([0-9.]*\) ms.*/\1/'; }
-longer() { awk -v a="$(predicted turn)" -v b="$(predicted large)" 'BEGIN { exit !(a > 0 && b > 3 * a) }'; }
+longer() { awk -v a="$(predicted turn)" -v b="$(predicted large)" 'BEGIN { exit !(a > 0 && b > 5 * a) }'; }
 # shellcheck disable=SC2086
 {
-	check 'links of any rate' rate 1e12
+	check 'links on which bytes take no time' rate 1e12
 	check 'a mesh is chosen' auto turn 3 $mix
 	check 'of data' chosen turn start 2,pipeline=1
 	check 'and of a global batch' net large 2 lenet --steps 1 --batch 16 --global-batch 512 --parallel auto --transport tcp --tuning "$scratch/table"
