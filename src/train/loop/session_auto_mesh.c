@@ -144,7 +144,7 @@ static enum gn_status compare_slices(const struct gn_session *s, const struct gn
 	return status;
 }
 
-/* best NULL: measures only. On other ranks of rank 0's node, which share its memory: as in the steps that are predicted, they compute at the same time. */
+/* Measures the layers for each number of slices and predicts all meshes; best NULL: measures only. */
 static enum gn_status compare(const struct gn_session *s, struct gn_pipe_question *q, struct gn_pipe_forecast *best, struct gn_strbuf *all,
 			      struct gn_err *err)
 {
@@ -197,6 +197,7 @@ static enum gn_status choose(struct gn_session *s, struct choice *out, struct gn
 	return status;
 }
 
+/* On other ranks of rank 0's node, which share its memory: as in the steps that are predicted, they compute at the same time. */
 static enum gn_status compute_beside(const struct gn_session *s, struct gn_err *err)
 {
 	struct gn_pipe_question q = {.model = NULL};
