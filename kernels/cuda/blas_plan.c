@@ -52,8 +52,8 @@ static struct product product_of(const struct gn_blas_plan *p)
 	}
 }
 
-/* The heuristics may look at the presence and the alignment of a bias pointer; they do not read the bias. */
-static const uintptr_t any_bias = 256;
+/* The heuristics may look at the presence and the alignment of a bias pointer, which is that of blas.h; they do not read the bias. */
+static const uintptr_t any_bias = 16;
 
 static enum gn_status describe_product(struct gn_blas_plan *p, const struct product *q, struct gn_err *err)
 {

@@ -83,8 +83,14 @@ struct gn_dnn_data {
 	const void *z;
 	const float *mean, *inverse, *norm_weight, *norm_bias;
 	float *dnorm_weight, *dnorm_bias; /* [c] */
-	float *factors;			  /* [3][c]: factors with which cuDNN computes the gradient of z */
+	float *factors; /* [3][gn_dnn_factors_step()]: factors with which cuDNN computes the gradient of z */
 };
+
+/* Elements from one of the three arrays of factors to the next: c, rounded up so that each is aligned. */
+static inline size_t gn_dnn_factors_step(const struct gn_dnn_conv *conv)
+{
+	return ((size_t)conv->c + 3) / 4 * 4;
+}
 
 /* The plan for that shape and pass, always the same one, borrowed from the dnn. Blocks at first use while cuDNN plans and compiles.
  * A shape without an engine is remembered, too. */

@@ -14,10 +14,11 @@ static enum gn_status run(struct gn_dnn_plan *p, int candidate, const struct gn_
 				      GN_DNN_ID_DNORM_BIAS,    GN_DNN_ID_FACTORS,      GN_DNN_ID_FACTORS + 1,
 				      GN_DNN_ID_FACTORS + 2};
 	const float *f = t->factors;
+	const size_t step = gn_dnn_factors_step(&p->conv);
 	const void *const all[] = {t->x,	   t->weight,	    t->y,	     t->bias,	      t->added,
 				   t->sum,	   t->squares,	    t->scale,	     t->shift,	      t->z,
 				   t->mean,	   t->inverse,	    t->norm_weight,  t->norm_bias,    t->dnorm_weight,
-				   t->dnorm_bias,  f,		    f ? f + p->conv.c : NULL, f ? f + 2 * p->conv.c : NULL};
+				   t->dnorm_bias,  f,		    f ? f + step : NULL, f ? f + 2 * step : NULL};
 	struct gn_dnn_graph g = {.dnn = p->dnn, .conv = &p->conv, .pass = p->pass, .err = err};
 	const void *data[sizeof ids / sizeof *ids];
 	int64_t used[sizeof ids / sizeof *ids], count = 0;

@@ -66,9 +66,10 @@ enum gn_status gn_cuda_first_pixel(struct gn_cuda_stream *s, enum gn_cuda_type t
 struct gn_cuda_heads {
 	enum gn_cuda_type type;
 	int n, pixels, parts, heads, size; /* parts: 3 of q, k and v, or 1; size: channels of a head */
+	size_t step; /* elements from part to part where they are by heads: whole vectors */
 };
 
-/* [n][pixels][parts][heads][size] to [parts][n][heads][pixels][size]; back: from it. */
+/* [n][pixels][parts][heads][size] to [parts][n][heads][pixels][size], each part step behind the one before; back: from it. */
 enum gn_status gn_cuda_split_heads(struct gn_cuda_stream *s, const struct gn_cuda_heads *h, int back, const void *from, void *to,
 				   struct gn_err *err);
 /* Rows of count numbers, each begins stride after the one before. p = softmax(factor * scores). */

@@ -160,8 +160,9 @@ static void describe(struct attention_op *a)
 		if (plans[i] && gn_blas_plan_workspace_bytes(plans[i]) > a->room_bytes)
 			a->room_bytes = gn_blas_plan_workspace_bytes(plans[i]);
 	a->room_bytes = gn_cuda_padded(a->room_bytes);
-	/* q, k and v are one tensor: without gaps */
-	a->head_bytes = rows_of(a) * (size_t)a->heads.size * bytes;
+	/* q, k and v are one tensor, each part of which is aligned for cuBLASLt */
+	a->head_bytes = gn_cuda_padded(rows_of(a) * (size_t)a->heads.size * bytes);
+	a->heads.step = a->head_bytes / bytes;
 	a->p_bytes = gn_cuda_padded(rows_of(a) * (size_t)a->stride * bytes);
 	a->score_bytes = gn_cuda_padded(rows_of(a) * (size_t)a->stride * sizeof(float));
 	a->base.info.scratch_bytes = a->room_bytes + (a->base.desc.training ? 7 : 4) * a->head_bytes + a->p_bytes + a->score_bytes;
@@ -181,7 +182,7 @@ enum gn_status gn_cuda_attention_create(struct gn_cuda_ops *o, const struct gn_o
 	a = (struct attention_op *)gn_cuda_op_alloc(o, sizeof *a, &class, base, err);
 	if (!a)
 		return GN_ERR_NO_MEMORY;
-	a->heads = (struct gn_cuda_heads){o->options.type, in->n, in->h * in->w, 3, base->desc.heads, base->info.out.c / base->desc.heads};
+	a->heads = (struct gn_cuda_heads){o->options.type, in->n, in->h * in->w, 3, base->desc.heads, base->info.out.c / base->desc.heads, 0};
 	a->stride = (a->heads.pixels + 7) / 8 * 8;
 	status = plan(a, o->blas, err);
 	if (status) {

@@ -245,8 +245,9 @@ static enum gn_status plan(struct gn_cuda_conv *c, struct gn_dnn *dnn, struct gn
 	const struct gn_op_desc *d = &c->base.desc;
 	enum gn_status status = plan_forward(c, dnn, err);
 
-	/* sums of squares in float lose precision that f32 needs */
-	if (!status && d->training && d->statistics && !d->bias && c->conv.type != GN_CUDA_F32 && !c->conv.groups)
+	/* sums of squares in float lose precision that f32 needs; they follow the sums in memory, which is aligned for cuDNN only behind a
+	 * multiple of 4 channels */
+	if (!status && d->training && d->statistics && !d->bias && c->conv.type != GN_CUDA_F32 && !c->conv.groups && c->conv.out_c % 4 == 0)
 		(void)gn_dnn_plan_get(dnn, &c->conv, GN_DNN_FORWARD_STATISTICS, &c->counting, NULL);
 	if (!status && d->training)
 		status = gn_dnn_plan_get(dnn, &c->conv, GN_DNN_BACKWARD_WEIGHT, &c->weight, err);

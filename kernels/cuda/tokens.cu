@@ -120,7 +120,7 @@ enum gn_status gn_cuda_first_pixel(struct gn_cuda_stream *s, enum gn_cuda_type t
 	return GN_BY_TYPE(type, is_wide, first, s, (maps{n, pixels, channels}), back, from, to, err);
 }
 
-/* i counts vectors of [n][pixels][parts][heads][size]; returns the element of [parts][n][heads][pixels][size]. */
+/* i counts vectors of [n][pixels][parts][heads][size]; returns the element of the parts [n][heads][pixels][size]. */
 template <int V> static __device__ inline size_t place_by_head(const struct gn_cuda_heads &h, size_t i)
 {
 	size_t vectors = (size_t)h.size / V, c = i % vectors * V, head, part, pixel;
@@ -132,7 +132,7 @@ template <int V> static __device__ inline size_t place_by_head(const struct gn_c
 	i /= h.parts;
 	pixel = i % h.pixels;
 	i /= h.pixels;
-	return (((part * h.n + i) * h.heads + head) * h.pixels + pixel) * h.size + c;
+	return part * h.step + ((i * h.heads + head) * h.pixels + pixel) * h.size + c;
 }
 
 template <class T, int V> static __global__ void heads_kernel(struct gn_cuda_heads h, int back, const T *from, T *to)

@@ -1,7 +1,8 @@
 /* Stands for kernels/cuda/blas.h where kernels are emulated: plain products on the same memory, so that operators and plans are
  * tested without a GPU. It cannot show what cuBLASLt computes; tests/gpu/test_ops asks the real one where there is a GPU.
  *
- * Like cuBLASLt it takes some passes and refuses others, so that every way is gone. Thread safety: as blas.h.
+ * Like cuBLASLt it takes some passes and refuses others, so that every way is gone. Tensors that are not aligned as blas.h promises
+ * cuBLASLt are refused. Thread safety: as blas.h.
  */
 #include "kernels/cuda/blas.h"
 
@@ -182,6 +183,19 @@ static void run(const void *args)
 		forward(&c->linear, &c->data);
 }
 
+static enum gn_status check_alignment(const struct gn_blas_plan *p, const struct gn_blas_data *d, struct gn_err *err)
+{
+	const struct {
+		const char *name;
+		const void *at;
+	} all[] = {{"x", d->x}, {"weight", d->weight}, {"y", d->y}, {"bias", d->bias}};
+
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+		if ((uintptr_t)all[i].at % 16)
+			return gn_err_set(err, GN_ERR_USAGE, "%s: %s is not aligned to 16 bytes", gn_blas_pass_name(p->pass), all[i].name);
+	return GN_OK;
+}
+
 enum gn_status gn_blas_run(struct gn_blas_plan *p, const struct gn_blas_data *d, void *workspace, struct gn_err *err)
 {
 	int with_bias = p->pass == GN_BLAS_FORWARD_BIAS || p->pass == GN_BLAS_BACKWARD_WEIGHT_BIAS;
@@ -193,6 +207,8 @@ enum gn_status gn_blas_run(struct gn_blas_plan *p, const struct gn_blas_data *d,
 				  GN_CUDA_ALIGN_BYTES);
 	if (!d->x || !d->weight || !d->y || with_bias != (d->bias != NULL))
 		return gn_err_set(err, GN_ERR_USAGE, "%s without a tensor, or with one too many", gn_blas_pass_name(p->pass));
-	status = gn_emulate_look(p->stream, &c, sizeof c, gn_blas_pass_name(p->pass), err);
+	status = check_alignment(p, d, err);
+	if (!status)
+		status = gn_emulate_look(p->stream, &c, sizeof c, gn_blas_pass_name(p->pass), err);
 	return status ? status : gn_emulate_call(p->stream, run, &c, sizeof c, gn_blas_pass_name(p->pass), err);
 }

@@ -1,7 +1,8 @@
 /* Stands for kernels/cuda/dnn.h where kernels are emulated: the oracle's convolutions on the same memory, so that operators
  * and plans are tested without a GPU. It cannot show what cuDNN computes; tests/gpu/test_dnn asks the real one.
  *
- * Like cuDNN it takes some fusions and refuses others, so that both ways are gone. Thread safety: as dnn.h.
+ * Like cuDNN it takes some fusions and refuses others, so that both ways are gone. Tensors that are not aligned as dnn.h promises
+ * cuDNN are refused. Thread safety: as dnn.h.
  */
 #include "kernels/cuda/dnn.h"
 
@@ -76,6 +77,7 @@ static struct gn_dnn_plan *find_plan(struct gn_dnn *d, const struct gn_dnn_conv 
 enum gn_status gn_dnn_plan_get(struct gn_dnn *d, const struct gn_dnn_conv *conv, enum gn_dnn_pass pass, struct gn_dnn_plan **out,
 			       struct gn_err *err)
 {
+	int is_bias = pass >= GN_DNN_FORWARD_BIAS && pass <= GN_DNN_FORWARD_BIAS_ADD_RELU;
 	struct gn_dnn_plan *p = find_plan(d, conv, pass);
 
 	if (!p)
@@ -84,7 +86,7 @@ enum gn_status gn_dnn_plan_get(struct gn_dnn *d, const struct gn_dnn_conv *conv,
 		*out = NULL;
 		return GN_OK;
 	}
-	if (pass >= GN_DNN_FORWARD_BIAS && conv->out_c % 2)
+	if ((is_bias && conv->out_c % 2) || (pass >= GN_DNN_FORWARD_STATISTICS && conv->out_c % 8 == 7))
 		return gn_err_set(err, GN_ERR_UNSUPPORTED, "the emulation refuses %s", gn_dnn_pass_name(pass));
 	p->is_planned = 1;
 	*out = p;
@@ -235,7 +237,8 @@ static void pass_relu(const struct call *p, const struct gn_dnn_data *d, const d
 		}
 		d->dnorm_bias[k] = (float)sum;
 		d->dnorm_weight[k] = (float)dot;
-		d->factors[k] = d->factors[c->c + k] = d->factors[2 * c->c + k] = -1;
+		for (int i = 0; i < 3; i++)
+			d->factors[(size_t)i * gn_dnn_factors_step(c) + (size_t)k] = -1;
 	}
 }
 
@@ -281,6 +284,24 @@ static void run(const void *args)
 	free(z);
 }
 
+/* What graphs declare of all tensors of the pass. */
+static enum gn_status check_alignment(const struct gn_dnn_plan *p, const struct gn_dnn_data *d, struct gn_err *err)
+{
+	const float *second = d->factors ? d->factors + gn_dnn_factors_step(&p->conv) : NULL;
+	const struct {
+		const char *name;
+		const void *at;
+	} all[] = {{"x", d->x}, {"weight", d->weight}, {"y", d->y}, {"bias", d->bias}, {"added", d->added}, {"sum", d->sum},
+		   {"squares", d->squares}, {"scale", d->scale}, {"shift", d->shift}, {"z", d->z}, {"mean", d->mean},
+		   {"inverse", d->inverse}, {"norm_weight", d->norm_weight}, {"norm_bias", d->norm_bias},
+		   {"dnorm_weight", d->dnorm_weight}, {"dnorm_bias", d->dnorm_bias}, {"factors", d->factors}, {"factors' second", second}};
+
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+		if ((uintptr_t)all[i].at % 16)
+			return gn_err_set(err, GN_ERR_USAGE, "%s: %s is not aligned to 16 bytes", gn_dnn_pass_name(p->pass), all[i].name);
+	return GN_OK;
+}
+
 enum gn_status gn_dnn_run(struct gn_dnn_plan *p, const struct gn_dnn_data *d, void *workspace, struct gn_err *err)
 {
 	struct call c = {p->conv, p->pass, *d};
@@ -291,6 +312,8 @@ enum gn_status gn_dnn_run(struct gn_dnn_plan *p, const struct gn_dnn_data *d, vo
 				  GN_CUDA_ALIGN_BYTES);
 	if (!d->x || !d->y || !d->weight || (!d->z && p->pass == GN_DNN_BACKWARD_DATA_NORM))
 		return gn_err_set(err, GN_ERR_USAGE, "%s without a tensor", gn_dnn_pass_name(p->pass));
-	status = gn_emulate_look(p->stream, &c, sizeof c, gn_dnn_pass_name(p->pass), err);
+	status = check_alignment(p, d, err);
+	if (!status)
+		status = gn_emulate_look(p->stream, &c, sizeof c, gn_dnn_pass_name(p->pass), err);
 	return status ? status : gn_emulate_call(p->stream, run, &c, sizeof c, gn_dnn_pass_name(p->pass), err);
 }

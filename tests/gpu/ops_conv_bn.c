@@ -17,6 +17,10 @@ static const struct pair pairs[] = {
 	{"3x3 with stride", 2, 16, 10, 24, 3, 2, 1, 1},
 	{"3x3, nobody counts", 2, 8, 7, 8, 3, 1, 1, 0},
 	{"odd channels", 2, 9, 6, 7, 3, 1, 1, 1},
+	/* what cuDNN is given of channels is aligned where their number is no multiple of 4 */
+	{"9 to 10 channels", 2, 9, 6, 10, 3, 1, 1, 1},
+	{"10 to 18 channels", 2, 10, 6, 18, 1, 1, 0, 1},
+	{"18 to 9 channels", 2, 18, 6, 9, 3, 1, 1, 1},
 };
 
 /* In torch's order: what goes in, and what comes out. */

@@ -38,6 +38,9 @@ static const struct ops_case cases[] = {
 	{"3x3 with sums", CONV(2, 16, 12, 12, 24, 3, 1, 1, .statistics = 1, ANY), 0, 0},
 	{"1x1 with stride and sums", CONV(3, 32, 9, 9, 64, 1, 2, 0, .statistics = 1, PLAIN), 0, 0},
 	{"3x3 with sums, odd", CONV(2, 16, 8, 8, 9, 3, 1, 1, .statistics = 1, ANY), 0, 0},
+	{"3x3 with sums, 7", CONV(2, 16, 8, 8, 7, 3, 1, 1, .statistics = 1, ANY), 0, 0},
+	{"1x1 with sums, 10", CONV(2, 16, 8, 8, 10, 1, 1, 0, .statistics = 1, ANY), 0, 0},
+	{"3x3 with sums, 18", CONV(2, 10, 8, 8, 18, 3, 1, 1, .statistics = 1, PLAIN), 0, 0},
 	{"linear", {.kind = GN_OP_LINEAR, .in = SHAPE(8, 64, 1, 1), .channels_out = 40, .bias = 1}, 0, 0},
 	{"linear of maps", {.kind = GN_OP_LINEAR, .in = SHAPE(4, 16, 5, 5), .channels_out = 10, .bias = 1}, 0, 0},
 	{"linear, few outputs", {.kind = GN_OP_LINEAR, .in = SHAPE(8, 64, 1, 1), .channels_out = 7, .bias = 1}, 0, 0},
@@ -86,6 +89,7 @@ static const struct ops_case cases[] = {
 	{"first pixel, odd", {.kind = GN_OP_FIRST_PIXEL, .in = SHAPE(3, 7, 5, 1)}, 0, 0},
 	{"attention", {.kind = GN_OP_ATTENTION, .in = SHAPE(2, 72, 17, 1), .heads = 3}, 0, 0},
 	{"attention, odd", {.kind = GN_OP_ATTENTION, .in = SHAPE(3, 30, 5, 1), .heads = 2}, 0, 0},
+	{"attention, odd heads of even tokens", {.kind = GN_OP_ATTENTION, .in = SHAPE(1, 27, 2, 1), .heads = 1}, 0, 0},
 	{"attention, ViT's", {.kind = GN_OP_ATTENTION, .in = SHAPE(1, 2304, 50, 1), .heads = 12}, 0, 0},
 	{"attention, inference", {.kind = GN_OP_ATTENTION, .in = SHAPE(2, 48, 9, 1), .heads = 2}, 1, 0},
 };
