@@ -20,8 +20,10 @@
  *                          the first copy up in rank R takes so long
  *   GANNET_EMULATED_LATE_DOWN_MS=N
  *                          a copy of 4 KiB or more to the host begins so late, while other streams go on
- * Events' times are the same for all, so that what is chosen by measuring is the same in every run. cuda:1 records no graphs, so that both
- * ways are gone.
+ *   GANNET_EMULATED_TIMES  seed of the times between events (1), 5 to 12 ms, which follow from it and from how many the process has
+ *                          asked for: what is chosen by measuring differs from seed to seed, and is the same wherever the same is
+ *                          measured. 0: always 8 ms, so that the first way is chosen
+ * cuda:1 records no graphs, so that both ways are gone.
  *
  * Thread safety: as the runtime's; the current device belongs to the thread.
  */

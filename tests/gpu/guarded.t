@@ -16,7 +16,11 @@ whole() { # NAME COMMAND...: to its end
 	tail -n 20 "$scratch/$1"
 	return 1
 }
-check "operators" whole ops "$GN_BUILD/tests/gpu/test_ops_emulated"
+for times in 1 2 3; do # seeds of what is chosen by measuring
+	export GANNET_EMULATED_TIMES=$times
+	check "operators, times by seed $times" whole ops "$GN_BUILD/tests/gpu/test_ops_emulated"
+done
+unset GANNET_EMULATED_TIMES
 check "plans" whole plan "$GN_BUILD/tests/gpu/test_plan_emulated"
 
 "$program" pack --synthetic 24 --classes 4 --size 40x40 --out "$scratch/data" >"$scratch/log" 2>&1 || cat "$scratch/log" >&2
@@ -26,6 +30,12 @@ train() { # RANKS OPTIONS...
 	timeout -k 5 100 "${started[@]}" "$program" train --data "$scratch/data" --model resnet20 --side 16 --batch 2 --lr 0.02 --device cuda \
 		--augment crop-flip "${@:2}"
 }
+for times in 1 2 3; do
+	export GANNET_EMULATED_TIMES=$times
+	check "training in fp16, times by seed $times" whole half train 1 --steps 3 --precision fp16
+	check "with batch norms within convolutions" grep -E ' of [0-9]+ batch norms [0-9]+ forward and [0-9]+ backward within' "$scratch/half"
+done
+unset GANNET_EMULATED_TIMES
 check "training, its average and validation" whole train train 1 --steps 4 --val "$scratch/data" --ema 0.9 --clip 2 --checkpoint "$scratch/run"
 check "going on from a checkpoint, with --accumulate" whole resumed train 1 --steps 6 --accumulate 2 --resume auto --checkpoint "$scratch/run"
 check "eval" whole eval timeout 60 "$program" eval --device cuda --data "$scratch/data" --checkpoint "$scratch/run"

@@ -299,6 +299,7 @@ static void test_fastest_is_timed_in_graphs(void **state)
 	struct gn_err err;
 	int way = -1;
 
+	setenv("GANNET_EMULATED_TIMES", "0", 1);
 	assert_ok(gn_cuda_autotune(t.m->streams[0], &list, &way, &err));
 	assert_int_equal(way, 1);
 	assert_int_equal(t.calls[0], 1);
@@ -307,6 +308,24 @@ static void test_fastest_is_timed_in_graphs(void **state)
 	list.count = 1;
 	assert_int_equal(gn_cuda_autotune(t.m->streams[0], &list, &way, &err), GN_ERR_UNSUPPORTED);
 	assert_non_null(strstr(err.text, "not this way"));
+	unsetenv("GANNET_EMULATED_TIMES");
+}
+
+static void test_times_vary(void **state)
+{
+	struct tries t = {.m = *state};
+	struct gn_cuda_candidates list = {3, try_way, &t};
+	struct gn_err err;
+	int chosen[3] = {0};
+
+	for (int i = 0; i < 20; i++) {
+		int way = 0;
+
+		assert_ok(gn_cuda_autotune(t.m->streams[0], &list, &way, &err));
+		chosen[way]++;
+	}
+	assert_int_equal(chosen[0], 0);
+	assert_true(chosen[1] > 0 && chosen[2] > 0);
 }
 
 int main(void)
@@ -320,9 +339,11 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_recording, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_what_is_no_copy, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_fastest_is_timed_in_graphs, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_times_vary, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_what_a_kernel_is_given, set_up, tear_down),
 	};
 
 	unsetenv("GANNET_EMULATED_SEED");
+	unsetenv("GANNET_EMULATED_TIMES");
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -274,6 +274,30 @@ benched() { # COMM
 [[ ! $host ]] || check "bench train of two ranks does so" benched "$comm"
 [[ ! $host || ! $nccl ]] || check "so it does by NCCL" benched nccl
 
+# batch norms of fp16 within convolutions, or not, as measured: seeds of the times choose otherwise, and each chooses the same again
+within() { sed -n 's/.* of [0-9]* batch norms \([0-9]*\) forward and \([0-9]*\) backward within convolutions.*/\1 \2/p' "$scratch/$1.out"; }
+chooses() {
+	local seed name
+	for seed in 1 1 2 3; do
+		name=chooses-$seed
+		[[ ! -e $scratch/$name.out ]] || name=chooses-again
+		GANNET_EMULATED_TIMES=$seed train $name 1 cuda --lr 1e-3 --precision fp16 || { tell $name; return 1; }
+	done
+	[[ $kind == "a GPU" ]] || for name in chooses-1 chooses-2 chooses-3; do within $name; done | tee /dev/stderr | awk '
+		{ forward[$1]; backward[$2]; some += $1 > 0 && $2 > 0 }
+		END { exit some < 3 || length(forward) < 2 || length(backward) < 2 }' || return 1
+	alike chooses-1 chooses-again
+}
+check "what seeds of the times choose in fp16 differs, and is the same again" chooses
+near_host() {
+	local name
+	train chooses-host 1 host --lr 1e-3 || { tell chooses-host; return 1; }
+	for name in chooses-1 chooses-2 chooses-3; do
+		follows $name chooses-host loss 1e-2 && follows $name chooses-host grad_norm 0.4 || return 1
+	done
+}
+[[ ! $host ]] || check "and follows the host's fp32, whatever was chosen" near_host
+
 # more than any GPU has
 too_large() {
 	timeout -k 5 60 "$program" bench train --device cuda --model resnet50 --batch 2048 --iters 1 >"$scratch/large.out" 2>&1
