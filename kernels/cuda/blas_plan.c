@@ -128,6 +128,17 @@ static enum gn_status prefer(struct gn_blas_plan *p, cublasLtMatmulPreference_t 
 	return gn_blas_check(p->blas, code, "cublasLtMatmulPreferenceSetAttribute", p, err);
 }
 
+/* Of what the heuristics return, only algorithms with this state can run. */
+static void keep_successful(struct gn_blas_plan *p)
+{
+	int found = p->count;
+
+	p->count = 0;
+	for (int i = 0; i < found; i++)
+		if (p->found[i].state == CUBLAS_STATUS_SUCCESS)
+			p->found[p->count++] = p->found[i];
+}
+
 static enum gn_status find(struct gn_blas_plan *p, struct gn_err *err)
 {
 	struct gn_blas *b = p->blas;
@@ -141,6 +152,7 @@ static enum gn_status find(struct gn_blas_plan *p, struct gn_err *err)
 		status = gn_blas_check(b, b->api.cublasLtMatmulAlgoGetHeuristic(b->handle, p->product, p->a, p->b, p->d, p->d, preference,
 									GN_BLAS_CANDIDATES_MAX, p->found, &p->count),
 			       "cublasLtMatmulAlgoGetHeuristic", p, err);
+	keep_successful(p);
 	if (!status && !p->count)
 		status = gn_blas_check(b, CUBLAS_STATUS_NOT_SUPPORTED, "cublasLtMatmulAlgoGetHeuristic", p, err);
 	if (preference)

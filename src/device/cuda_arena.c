@@ -24,6 +24,7 @@ static enum gn_status too_little(const struct gn_cuda_device *d, size_t wanted, 
 enum gn_status gn_cuda_arena_create(const struct gn_cuda_device *d, size_t capacity_bytes, struct gn_cuda_arena **out,
 				    struct gn_err *err)
 {
+	struct gn_cuda_stream *zeroing = NULL;
 	struct gn_cuda_arena *a;
 	enum gn_status status = gn_cuda_enter(d, err);
 	void *base = NULL;
@@ -40,9 +41,14 @@ enum gn_status gn_cuda_arena_create(const struct gn_cuda_device *d, size_t capac
 	if (status)
 		goto fail;
 	*a = (struct gn_cuda_arena){d, base, capacity_bytes, 0};
-	/* zeroing runs on the legacy stream, which the streams of this layer do not wait for */
-	if ((status = gn_cuda_check(cudaMemset(base, 0, capacity_bytes), "cudaMemset", d->info.ordinal, err)) ||
-	    (status = gn_cuda_check(cudaDeviceSynchronize(), "cudaDeviceSynchronize", d->info.ordinal, err)))
+	/* a stream of its own: no thread may wait for a device while another one records a stream of it */
+	status = gn_cuda_stream_create(d, &zeroing, err);
+	if (!status)
+		status = gn_cuda_fill(zeroing, base, 0, capacity_bytes, err);
+	if (!status)
+		status = gn_cuda_stream_wait(zeroing, err);
+	gn_cuda_stream_destroy(zeroing);
+	if (status)
 		goto fail;
 	*out = a;
 	return GN_OK;

@@ -8,6 +8,7 @@
 
 struct gn_cuda_arena {
 	const struct gn_cuda_device *device;
+	struct gn_cuda_stream *zeroing;
 	size_t capacity, used;
 	void *pieces[PIECES_MAX];
 	int count;
@@ -17,13 +18,18 @@ enum gn_status gn_cuda_arena_create(const struct gn_cuda_device *d, size_t capac
 				    struct gn_err *err)
 {
 	struct gn_cuda_arena *a = calloc(1, sizeof *a);
+	enum gn_status status;
 
 	if (!a)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for an arena");
 	a->device = d;
 	a->capacity = capacity_bytes;
-	*out = a;
-	return GN_OK;
+	status = gn_cuda_stream_create(d, &a->zeroing, err);
+	if (status)
+		free(a);
+	else
+		*out = a;
+	return status;
 }
 
 void *gn_cuda_arena_take(struct gn_cuda_arena *a, size_t bytes)
@@ -37,9 +43,7 @@ void *gn_cuda_arena_take(struct gn_cuda_arena *a, size_t bytes)
 		return NULL;
 	a->used += whole;
 	a->count++;
-	if (cudaMemset(*piece, 0, bytes) != cudaSuccess || cudaDeviceSynchronize() != cudaSuccess)
-		return NULL;
-	return *piece;
+	return gn_cuda_fill(a->zeroing, *piece, 0, bytes, NULL) || gn_cuda_stream_wait(a->zeroing, NULL) ? NULL : *piece;
 }
 
 void gn_cuda_arena_empty(struct gn_cuda_arena *a)
@@ -56,6 +60,7 @@ void gn_cuda_arena_destroy(struct gn_cuda_arena *a)
 	if (!a)
 		return;
 	gn_cuda_arena_empty(a);
+	gn_cuda_stream_destroy(a->zeroing);
 	free(a);
 }
 

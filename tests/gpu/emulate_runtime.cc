@@ -71,10 +71,25 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
 	return cudaSuccess;
 }
 
+/* Invalid, and the end of the recording, while any thread records a stream of the device. */
+static bool spoils_recordings(int ordinal)
+{
+	std::unique_lock<std::mutex> held(m().lock);
+	bool some = false;
+
+	for (cudaStream_t s : m().streams) {
+		if (s->ordinal != ordinal || !s->recorded)
+			continue;
+		s->invalid = 1;
+		some = true;
+	}
+	return some;
+}
+
 cudaError_t cudaDeviceSynchronize(void)
 {
 	MAY_FAIL();
-	if (here.recording)
+	if (spoils_recordings(here.device) || here.recording)
 		return answer(cudaErrorStreamCaptureUnsupported);
 	drain_device(here.device);
 	return cudaSuccess;

@@ -5,6 +5,7 @@
 #include "src/device/cuda_native.h"
 #include "tests/test.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -185,6 +186,52 @@ static void test_recording(void **state)
 	gn_cuda_event_destroy(event);
 }
 
+struct other {
+	struct machine *m;
+	int waits_for_device;
+	enum gn_status status;
+};
+
+/* What another thread does while this one records. */
+static void *beside(void *context)
+{
+	struct other *o = context;
+	struct gn_cuda_arena *arena;
+	struct gn_err err;
+
+	if (o->waits_for_device) {
+		o->status = cudaSetDevice(0) || cudaDeviceSynchronize() ? GN_ERR_FAILED : GN_OK;
+		return NULL;
+	}
+	o->status = gn_cuda_arena_create(o->m->device, BYTES, &arena, &err);
+	if (!o->status)
+		gn_cuda_arena_destroy(arena);
+	return NULL;
+}
+
+/* Memory comes and goes; to wait for the whole device spoils the recording of another thread. */
+static void test_recording_beside_another_thread(void **state)
+{
+	struct machine *m = *state;
+	struct gn_cuda_graph *graph;
+	struct gn_err err;
+	size_t nodes;
+
+	for (int waits = 0; waits < 2; waits++) {
+		const enum gn_status wanted = waits ? GN_ERR_FAILED : GN_OK;
+		struct other other = {m, waits, GN_OK};
+		pthread_t thread;
+
+		assert_ok(gn_cuda_graph_begin(m->streams[0], &err));
+		assert_int_equal(pthread_create(&thread, NULL, beside, &other), 0);
+		assert_int_equal(pthread_join(thread, NULL), 0);
+		assert_int_equal(other.status, wanted);
+		assert_int_equal(gn_cuda_graph_end(m->streams[0], &graph, &nodes, &err), wanted);
+		if (!waits)
+			gn_cuda_graph_destroy(graph);
+	}
+}
+
 static void test_what_is_no_copy(void **state)
 {
 	struct machine *m = *state;
@@ -337,6 +384,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_order_between_streams, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_memory_that_is_not_pinned, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_recording, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_recording_beside_another_thread, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_what_is_no_copy, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_fastest_is_timed_in_graphs, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_times_vary, set_up, tear_down),
