@@ -41,6 +41,7 @@ struct gn_compute_class {
 	enum gn_status (*load_crops)(struct gn_compute *c, const struct gn_layout *l, const float *mean, const float *deviation,
 				       const struct gn_crop *from, void *to, struct gn_err *err);
 	enum gn_status (*store)(struct gn_compute *c, const struct gn_layout *l, const void *from, float *host, struct gn_err *err);
+	enum gn_status (*put)(struct gn_compute *c, void *to, const void *values, size_t bytes, struct gn_err *err);
 	enum gn_status (*add_tensor)(struct gn_compute *c, const struct gn_layout *l, const void *from, void *to, struct gn_err *err);
 	enum gn_status (*add)(struct gn_compute *c, const float *from, float *to, size_t count, struct gn_err *err);
 	enum gn_status (*scale)(struct gn_compute *c, float *x, double factor, size_t count, struct gn_err *err);

@@ -49,6 +49,8 @@ enum gn_status gn_compute_load_crops(struct gn_compute *c, const struct gn_layou
 				       const struct gn_crop *from, void *to, struct gn_err *err);
 /* A plain tensor of floats or doubles to floats in host memory. */
 enum gn_status gn_compute_store(struct gn_compute *c, const struct gn_layout *l, const void *from, float *host, struct gn_err *err);
+/* Small values of the host, which are read before the call returns. bytes: a multiple of 4, at most 128. */
+enum gn_status gn_compute_put(struct gn_compute *c, void *to, const void *values, size_t bytes, struct gn_err *err);
 /* to += from, both in layout l. */
 enum gn_status gn_compute_add_tensor(struct gn_compute *c, const struct gn_layout *l, const void *from, void *to, struct gn_err *err);
 /* to += from. */

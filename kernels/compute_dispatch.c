@@ -42,6 +42,11 @@ enum gn_status gn_compute_store(struct gn_compute *c, const struct gn_layout *l,
 	return c->class->store(c, l, from, host, err);
 }
 
+enum gn_status gn_compute_put(struct gn_compute *c, void *to, const void *values, size_t bytes, struct gn_err *err)
+{
+	return c->class->put(c, to, values, bytes, err);
+}
+
 enum gn_status gn_compute_add_tensor(struct gn_compute *c, const struct gn_layout *l, const void *from, void *to, struct gn_err *err)
 {
 	return c->class->add_tensor(c, l, from, to, err);

@@ -58,6 +58,11 @@ static enum gn_status store(struct gn_compute *c, const struct gn_layout *l, con
 	return gn_cuda_copy(of(c)->stream, host, from, gn_layout_bytes(l), err);
 }
 
+static enum gn_status put(struct gn_compute *c, void *to, const void *values, size_t bytes, struct gn_err *err)
+{
+	return gn_cuda_put(of(c)->stream, to, values, bytes, err);
+}
+
 static enum gn_status add_tensor(struct gn_compute *c, const struct gn_layout *l, const void *from, void *to, struct gn_err *err)
 {
 	return gn_cuda_add(of(c)->stream, type_of(of(c), l), to, from, 0, to, gn_layout_elements(l), err);
@@ -89,7 +94,7 @@ enum gn_status gn_compute_create_cuda(struct gn_stream *s, const struct gn_compu
 {
 	static const struct gn_compute_class class = {
 		.destroy = destroy, .set_number = set_number, .load = load, .load_crops = load_crops, .store = store,
-		.add_tensor = add_tensor, .add = add, .scale = scale, .loss = loss, .update_create = gn_cuda_update_create,
+		.put = put, .add_tensor = add_tensor, .add = add, .scale = scale, .loss = loss, .update_create = gn_cuda_update_create,
 		.update_destroy = gn_cuda_update_destroy, .update_set = gn_cuda_update_set, .update_queue = gn_cuda_update_queue,
 		.update_fetch = gn_cuda_update_fetch, .update_result = gn_cuda_update_result,
 	};

@@ -141,6 +141,11 @@ enum gn_status gn_cuda_average(struct gn_cuda_stream *s, float *average, const f
 			       const int32_t *skip, struct gn_err *err);
 
 
+/* Small values of the host arrive in device memory as arguments of a kernel: they are read before the call returns, and a graph repeats
+ * them. bytes: a multiple of 4, at most GN_CUDA_PUT_BYTES_MAX; `to` is aligned to 4. */
+#define GN_CUDA_PUT_BYTES_MAX 128
+enum gn_status gn_cuda_put(struct gn_cuda_stream *s, void *to, const void *values, size_t bytes, struct gn_err *err);
+
 /* to = from, converted between types. */
 enum gn_status gn_cuda_cast(struct gn_cuda_stream *s, enum gn_cuda_type from_type, const void *from,
 			    enum gn_cuda_type to_type, void *to, size_t count, struct gn_err *err);

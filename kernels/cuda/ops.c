@@ -99,8 +99,7 @@ struct gn_op_device *gn_cuda_ops_device(struct gn_cuda_ops *o)
 
 enum gn_status gn_cuda_ops_set_step(struct gn_cuda_ops *o, uint64_t step, struct gn_err *err)
 {
-	/* copies from pageable memory read the source before they return */
-	return gn_cuda_copy(o->stream, o->step, &step, sizeof step, err);
+	return gn_cuda_put(o->stream, o->step, &step, sizeof step, err);
 }
 
 struct gn_cuda_ops *gn_cuda_ops_of(const struct gn_op *op)

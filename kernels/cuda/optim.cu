@@ -209,11 +209,6 @@ template <class T> static __global__ void __launch_bounds__(GN_CUDA_THREADS)
 		update<T, 1>(r, n, t, ratio, i);
 }
 
-static __global__ void set_kernel(struct numbers n, struct numbers *to)
-{
-	*to = n;
-}
-
 /* A tensor's entry in the device table. */
 static struct tensor describe(const struct gn_cuda_optim_tensor *from, size_t type_bytes, uint32_t first_chunk)
 {
@@ -330,7 +325,7 @@ enum gn_status gn_cuda_optim_set(struct gn_cuda_optim *o, struct gn_cuda_stream 
 	struct numbers n = {(float)u->lr, (float)u->grad_scale, (float)(1 - pow(o->momentum, (double)u->step)),
 			    (float)(1 - pow(o->beta2, (double)u->step))};
 
-	return launch(s, "kernel optim_set", err, dim3(1), 1, set_kernel, n, o->tables.numbers);
+	return gn_cuda_put(s, o->tables.numbers, &n, sizeof n, err);
 }
 
 static __global__ void clip_kernel(struct numbers *n, const double *squares, int count, const double *more, int more_count,

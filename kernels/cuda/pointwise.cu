@@ -206,6 +206,26 @@ enum gn_status gn_cuda_average(struct gn_cuda_stream *s, float *average, const f
 				   aligned ? average_kernel<4> : average_kernel<1>, average, x, count, decay, skip);
 }
 
+struct put_words {
+	uint32_t words[GN_CUDA_PUT_BYTES_MAX / 4];
+};
+
+static __global__ void put_kernel(struct put_words from, unsigned count, uint32_t *to)
+{
+	if (threadIdx.x < count)
+		to[threadIdx.x] = from.words[threadIdx.x];
+}
+
+enum gn_status gn_cuda_put(struct gn_cuda_stream *s, void *to, const void *values, size_t bytes, struct gn_err *err)
+{
+	struct put_words from = {};
+
+	if (bytes % 4 || bytes > sizeof from)
+		return gn_err_set(err, GN_ERR_USAGE, "kernel put: %zu bytes", bytes);
+	memcpy(&from, values, bytes);
+	return launch(s, "kernel put", err, dim3(1), GN_CUDA_PUT_BYTES_MAX / 4, put_kernel, from, (unsigned)(bytes / 4), (uint32_t *)to);
+}
+
 /* A finite number times zero is zero; others give NaN. */
 static __device__ inline int not_finite(float x)
 {

@@ -124,9 +124,8 @@ enum gn_status gn_cuda_update_set(struct gn_update *u, const struct gn_optim_upd
 	enum gn_status status = gn_cuda_optim_set(h->optimizer, h->stream, numbers, err);
 
 	h->grad_scale = numbers->grad_scale;
-	/* memory that is not pinned is read before the call returns */
 	if (!status && h->options.averages[0].count)
-		status = gn_cuda_copy(h->stream, h->decay, &by, sizeof by, err);
+		status = gn_cuda_put(h->stream, h->decay, &by, sizeof by, err);
 	return status;
 }
 

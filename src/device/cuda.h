@@ -63,7 +63,7 @@ enum gn_status gn_cuda_stream_wait(struct gn_cuda_stream *s, struct gn_err *err)
 /* Queues: what comes later runs after what `event` recorded last, of any stream. */
 enum gn_status gn_cuda_stream_after(struct gn_cuda_stream *s, const struct gn_cuda_event *event, struct gn_err *err);
 /* Queues a copy. Either side may be memory of the device, pinned memory, or any other memory of the host; with the last
- * the call may block until the copy is done. */
+ * the call may block until the copy is done. Until it is done, nobody changes `from`, whatever memory it is. */
 enum gn_status gn_cuda_copy(struct gn_cuda_stream *s, void *to, const void *from, size_t bytes, struct gn_err *err);
 /* Queues: every byte of device memory becomes `byte`. */
 enum gn_status gn_cuda_fill(struct gn_cuda_stream *s, void *to, int byte, size_t bytes, struct gn_err *err);

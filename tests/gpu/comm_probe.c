@@ -23,16 +23,18 @@ struct run {
 	struct gn_event *uploaded;
 	struct gn_buffer buffers[OPS];
 	struct gn_coll *ops[OPS];
-	float *host;
+	float *host[OPS]; /* not pinned; each is read until its upload is over */
 };
 
 static enum gn_status make_buffers(struct run *r, struct gn_err *err)
 {
 	enum gn_status status = gn_stream_create(r->gpu, &r->stream, err);
 
-	r->host = malloc(counts[OPS - 1] * sizeof *r->host);
-	if (!status && !r->host)
-		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory");
+	for (int i = 0; i < OPS; i++) {
+		r->host[i] = malloc(counts[i] * sizeof *r->host[i]);
+		if (!status && !r->host[i])
+			status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory");
+	}
 	if (!status)
 		status = gn_event_create(r->gpu, &r->uploaded, err);
 	for (int i = 0; i < OPS && !status; i++) {
@@ -54,13 +56,12 @@ static float given(int rank, size_t i, int op)
 /* The sum may begin when the upload is over, which nobody waits for. */
 static enum gn_status upload_and_start(struct run *r, int op, struct gn_err *err)
 {
-	size_t bytes = counts[op] * sizeof *r->host;
+	size_t bytes = counts[op] * sizeof *r->host[op];
 	enum gn_status status;
 
 	for (size_t i = 0; i < counts[op]; i++)
-		r->host[i] = given(gn_comm_rank(r->comm), i, op);
-	/* it is not pinned: the call reads it */
-	status = gn_stream_copy(r->stream, r->buffers[op].address, r->host, bytes, err);
+		r->host[op][i] = given(gn_comm_rank(r->comm), i, op);
+	status = gn_stream_copy(r->stream, r->buffers[op].address, r->host[op], bytes, err);
 	if (!status)
 		status = gn_event_record(r->uploaded, r->stream, err);
 	return status ? status : gn_coll_start(r->ops[op], r->uploaded, err);
@@ -72,7 +73,7 @@ static enum gn_status finish_and_check(struct run *r, int op, struct gn_err *err
 	int size = gn_comm_size(r->comm);
 
 	if (!status)
-		status = gn_stream_copy(r->stream, r->host, r->buffers[op].address, counts[op] * sizeof *r->host, err);
+		status = gn_stream_copy(r->stream, r->host[op], r->buffers[op].address, counts[op] * sizeof *r->host[op], err);
 	if (!status)
 		status = gn_stream_wait(r->stream, err);
 	for (size_t i = 0; !status && i < counts[op]; i++) {
@@ -80,9 +81,9 @@ static enum gn_status finish_and_check(struct run *r, int op, struct gn_err *err
 
 		for (int q = 0; q < size; q++)
 			sum += given(q, i, op);
-		if (r->host[i] == sum)
+		if (r->host[op][i] == sum)
 			continue;
-		fprintf(stderr, "WRONG: element %zu of %zu is %g, not %g\n", i, counts[op], (double)r->host[i], (double)sum);
+		fprintf(stderr, "WRONG: element %zu of %zu is %g, not %g\n", i, counts[op], (double)r->host[op][i], (double)sum);
 		_exit(WRONG);
 	}
 	return status;
@@ -135,7 +136,8 @@ static void release(struct run *r)
 	gn_event_destroy(r->uploaded);
 	gn_stream_destroy(r->stream);
 	gn_device_close(r->gpu);
-	free(r->host);
+	for (int i = 0; i < OPS; i++)
+		free(r->host[i]);
 	gn_comm_destroy(r->comm);
 }
 

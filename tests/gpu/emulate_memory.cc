@@ -12,7 +12,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <vector>
 
 using namespace emulate;
 
@@ -312,7 +311,6 @@ static cudaError_t copy(void *to, const void *from, size_t bytes, enum cudaMemcp
 {
 	const auto begin = std::make_shared<std::chrono::steady_clock::time_point>();
 	int cut_to, cut_from, known_to, known_from, up, down;
-	std::shared_ptr<std::vector<char>> kept;
 	cudaError_t code;
 	{
 		std::unique_lock<std::mutex> held(m().lock);
@@ -328,14 +326,12 @@ static cudaError_t copy(void *to, const void *from, size_t bytes, enum cudaMemcp
 	/* a graph would read and write it when it is launched */
 	if ((!known_to || !known_from) && records(s))
 		return answer(cudaErrorStreamCaptureUnsupported);
-	if (!known_from)
-		kept = std::make_shared<std::vector<char>>((const char *)from, (const char *)from + bytes);
 	code = queue(s, [=] {
 		if (down && is_late(bytes, begin.get()))
 			return 0;
 		if (up)
 			hold();
-		memcpy(to, kept ? kept->data() : from, bytes);
+		memcpy(to, from, bytes);
 		return 1;
 	});
 	if (code == cudaSuccess && !known_to)

@@ -4,8 +4,8 @@
  * Work runs when a GPU would: later, in the order of its stream, in no order between streams but what events ask for. A thread
  * does it, which lets streams pause at random, so that what is not waited for is not there. What a GPU or its driver refuses is
  * refused: memory beyond what there is, waiting within a recording, events of another GPU, copies out of allocated memory, kernels
- * that are given the host's memory, or another GPU's. Copies of memory that is not pinned read it at once, and block until it is
- * written.
+ * that are given the host's memory, or another GPU's. Copies to memory that is not pinned block until it is written; from such memory
+ * they read when they run, as a driver may: what has been changed or freed by then is copied as it is.
  *
  * The environment says which machine it is:
  *   GANNET_EMULATED_GPUS   how many (2)

@@ -150,7 +150,7 @@ static enum gn_status begin(const struct gn_running_step *run, struct gn_err *er
 				[GN_PIGGYBACK_WRITING] = run->step->writing ? 1 : 0,
 				[GN_PIGGYBACK_REGROUP] = (float)run->step->regroup,
 				[GN_PIGGYBACK_LEAVE] = run->step->leaves ? 1 : 0};
-	enum gn_status status = gn_stream_copy(r->device.stream, r->piggyback, values, sizeof values, err);
+	enum gn_status status = gn_compute_put(r->device.compute, r->piggyback, values, sizeof values, err);
 
 	return status ? status : gn_stream_copy(r->device.stream, r->kept_buffers, r->buffers.device, r->buffers.count * sizeof(float), err);
 }

@@ -57,7 +57,7 @@ static enum gn_status find(struct gn_group_sums *g, const struct gn_op_exchange 
 	return GN_OK;
 }
 
-static enum gn_status prepare(struct gn_group_sums *g, struct prepared *x, struct gn_err *err)
+static enum gn_status prepare(struct gn_group_sums *g, struct gn_stream *s, struct prepared *x, struct gn_err *err)
 {
 	static const enum gn_collective what[] = {[GN_EXCHANGE_SUM] = GN_COLLECTIVE_ALLREDUCE, [GN_EXCHANGE_GATHER] = GN_COLLECTIVE_ALLGATHER,
 						  [GN_EXCHANGE_SCATTER] = GN_COLLECTIVE_REDUCE_SCATTER};
@@ -66,8 +66,11 @@ static enum gn_status prepare(struct gn_group_sums *g, struct prepared *x, struc
 	size_t own, bytes = bytes_of(g, &x->exchange, &own);
 
 	if (bytes > g->bytes) {
-		enum gn_status status;
+		/* the copy that ends an earlier exchange reads the memory that is given back */
+		enum gn_status status = gn_stream_wait(s, err);
 
+		if (status)
+			return status;
 		drop_prepared(g);
 		status = gn_comm_alloc(g->comm, bytes, &g->memory, err);
 		if (status)
@@ -88,7 +91,7 @@ static enum gn_status run_exchange(struct gn_plan_group *group, struct gn_stream
 	enum gn_status status = find(g, wanted, &x, err);
 
 	if (!status)
-		status = prepare(g, x, err);
+		status = prepare(g, s, x, err);
 	if (!status)
 		status = gathers ? gn_stream_copy(s, (char *)g->memory + own, (char *)values + own, block, err)
 				 : gn_stream_copy(s, g->memory, values, bytes, err);
