@@ -24,6 +24,7 @@ enum gn_status gn_compute_create_host(struct gn_stream *s, enum gn_backend backe
 struct gn_compute_cuda_options {
 	int bf16, fp16, tf32; /* at most one: the numbers between operators */
 	int tune;	      /* operators find their fastest engines when they are bound, as kernels/cuda/ops.h says */
+	int any_order;	      /* engines of cuDNN whose results may differ from run to run are allowed, too */
 	const char *folder;   /* for cuDNN's plans; NULL: none */
 };
 /* In builds with CUDA. */

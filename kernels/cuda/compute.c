@@ -101,7 +101,8 @@ enum gn_status gn_compute_create_cuda(struct gn_stream *s, const struct gn_compu
 	enum gn_cuda_type type = options->bf16 ? GN_CUDA_BF16 : options->fp16 ? GN_CUDA_F16 : GN_CUDA_F32;
 	struct gn_cuda_ops_options oo = {
 		.type = type, .tune = options->tune,
-		.dnn = {.tf32 = options->tf32, .workspace_limit_bytes = WORKSPACE_LIMIT, .folder = options->folder}};
+		.dnn = {.tf32 = options->tf32, .deterministic = !options->any_order, .workspace_limit_bytes = WORKSPACE_LIMIT,
+			.folder = options->folder}};
 	struct cuda_compute *c;
 	enum gn_status status;
 

@@ -222,8 +222,8 @@ static const struct gn_option options[] = {
 	 .help = "least bytes per gradient bucket; 0: autotune in the first steps, among sizes whose results are bitwise equal to "
 		 "those of 16M (short runs use 16M)"},
 	{.name = "any-order", .kind = GN_OPTION_FLAG, .offset = FIELD(any_order),
-	 .help = "with --bucket 0, also try sizes that change the order of summation: perhaps faster, but two runs may differ in "
-		 "the last bits"},
+	 .help = "with --bucket 0, also try sizes that change the order of summation, and on GPUs also engines of cuDNN whose order of "
+		 "summation differs from run to run: perhaps faster, but two runs may differ in the last bits"},
 	{.name = "overlap", .kind = GN_OPTION_FLAG, .offset = FIELD(overlap), .initial = "1",
 	 .help = "overlap the allreduce of gradients with backward; --no-overlap: after backward (default: autotune in the first "
 		 "steps)"},

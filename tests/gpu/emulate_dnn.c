@@ -2,7 +2,7 @@
  * and plans are tested without a GPU. It cannot show what cuDNN computes; tests/gpu/test_dnn asks the real one.
  *
  * Like cuDNN it takes some fusions and refuses others, so that both ways are gone. Tensors that are not aligned as dnn.h promises
- * cuDNN are refused. Thread safety: as dnn.h.
+ * cuDNN are refused. Where engines need not be deterministic, weight gradients differ from run to run. Thread safety: as dnn.h.
  */
 #include "kernels/cuda/dnn.h"
 
@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 struct gn_dnn {
 	struct gn_cuda_stream *stream;
@@ -26,6 +27,7 @@ struct gn_dnn_plan {
 	struct gn_cuda_stream *stream;
 	struct gn_dnn_conv conv;
 	enum gn_dnn_pass pass;
+	int deterministic;
 };
 
 static const char *const names[GN_DNN_PASSES] = {"forward", "backward data", "backward weight", "bias", "bias, relu",
@@ -70,7 +72,8 @@ static struct gn_dnn_plan *find_plan(struct gn_dnn *d, const struct gn_dnn_conv 
 		p = p->next;
 	if (p || !(p = calloc(1, sizeof *p)))
 		return p;
-	*p = (struct gn_dnn_plan){.next = d->plans, .stream = d->stream, .conv = *conv, .pass = pass};
+	*p = (struct gn_dnn_plan){.next = d->plans, .stream = d->stream, .conv = *conv, .pass = pass,
+				  .deterministic = d->options.deterministic};
 	return d->plans = p;
 }
 
@@ -157,7 +160,17 @@ struct call {
 	struct gn_dnn_conv conv;
 	enum gn_dnn_pass pass;
 	struct gn_dnn_data data;
+	int deterministic;
 };
+
+/* As far from 1 as another order of sums leads, by the clock. */
+static double any_order(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return 1 + (double)(now.tv_nsec / 100 % 16) * 0x1p-22;
+}
 
 /* What follows the convolution in the same pass. */
 static void finish(const struct call *p, const struct gn_dnn_data *d, double *y, const double *added)
@@ -268,6 +281,7 @@ static void run(const void *args)
 		narrow(c->type, x, c->n, c->c, in, d->x);
 	} else if (p->pass == GN_DNN_BACKWARD_WEIGHT || p->pass == GN_DNN_NORM_BACKWARD_WEIGHT) {
 		gn_ref_conv_backward_weight(&w, x, y, weight, NULL);
+		weight[0] *= p->deterministic ? 1 : any_order();
 		narrow(c->type, weight, c->out_c, inputs, window, d->weight);
 	} else {
 		gn_ref_conv_forward(&w, x, weight, NULL, y);
@@ -304,7 +318,7 @@ static enum gn_status check_alignment(const struct gn_dnn_plan *p, const struct 
 
 enum gn_status gn_dnn_run(struct gn_dnn_plan *p, const struct gn_dnn_data *d, void *workspace, struct gn_err *err)
 {
-	struct call c = {p->conv, p->pass, *d};
+	struct call c = {p->conv, p->pass, *d, p->deterministic};
 	enum gn_status status;
 
 	if (gn_dnn_plan_workspace_bytes(p) && (!workspace || (uintptr_t)workspace % GN_CUDA_ALIGN_BYTES))

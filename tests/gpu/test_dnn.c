@@ -2,7 +2,7 @@
  * finalised by the real library, for devices described in JSON. Nothing is computed. Prints TAP; skips where there is no
  * cuDNN. Fusions are looked at with a table: engines for many are compiled when planned, which needs a driver, and where none
  * takes one, operators go the long way.
- * usage: test_dnn [compiled]   (compiled: the table for what is compiled, minutes) */
+ * usage: test_dnn [compiled|candidates]   (the table for what is compiled, minutes; how many candidates are deterministic) */
 #include "tests/gpu/described.h"
 
 #include <dlfcn.h>
@@ -114,7 +114,7 @@ static void load_driver(void)
 #endif
 }
 
-/* Every shape has an engine that repeats itself. */
+/* What is planned with any engine is planned with those that repeat themselves, in every type, and fused, too. */
 static void check_deterministic(void)
 {
 	struct gn_dnn_options o = {.deterministic = 1, .workspace_limit_bytes = (size_t)512 << 20};
@@ -125,8 +125,50 @@ static void check_deterministic(void)
 		point(0, "deterministic engines", err.text);
 		return;
 	}
-	check_needed(d, "H100, deterministic", GN_CUDA_BF16, o.workspace_limit_bytes);
+	for (int type = 0; type < 3; type++)
+		check_needed(d, "H100, deterministic", (enum gn_cuda_type)type, o.workspace_limit_bytes);
+	check_fusions(d, "H100, deterministic");
 	gn_dnn_destroy(d);
+}
+
+/* Sums over ResNet-50's convolutions: planned, and candidates for tuning. */
+static void count_candidates(struct gn_dnn *d, enum gn_cuda_type type, enum gn_dnn_pass pass, int sums[2])
+{
+	sums[0] = sums[1] = 0;
+	for (size_t i = 0; i < DESCRIBED_RESNET50; i++) {
+		struct gn_dnn_conv c = described_conv(i, type);
+		struct gn_dnn_plan *p;
+
+		if (gn_dnn_plan_get(d, &c, pass, &p, NULL))
+			continue;
+		sums[0]++;
+		sums[1] += gn_dnn_plan_candidates(p);
+	}
+}
+
+/* How many candidates are left out because their results may differ from run to run. */
+static void show_candidates(const char *device, const char *json)
+{
+	struct gn_dnn_options o = {.workspace_limit_bytes = (size_t)1 << 30, .tune = 1};
+	struct gn_dnn *both[2] = {NULL, NULL};
+
+	for (; o.deterministic < 2 && !gn_dnn_create_planner(json, &o, &both[o.deterministic], NULL); o.deterministic++)
+		;
+	for (int type = 0; type < 3 && both[1]; type++) {
+		for (int pass = 0; pass < GN_DNN_PASSES; pass++) {
+			int sums[2][2];
+
+			for (int k = 0; k < 2; k++)
+				count_candidates(both[k], (enum gn_cuda_type)type, (enum gn_dnn_pass)pass, sums[k]);
+			printf("# %s, %-4s, %-31s %d planned, %d deterministic; %d candidates, %d deterministic\n", device,
+			       gn_cuda_type_name((enum gn_cuda_type)type), gn_dnn_pass_name((enum gn_dnn_pass)pass), sums[0][0], sums[1][0],
+			       sums[0][1], sums[1][1]);
+			fflush(stdout);
+			point(sums[0][0] == sums[1][0], "what is planned has deterministic engines", "");
+		}
+	}
+	for (int k = 0; k < 2; k++)
+		gn_dnn_destroy(both[k]);
 }
 
 static void check_errors(void)
@@ -167,6 +209,11 @@ int main(int argc, char **argv)
 	struct gn_err err = {0};
 	int all = argc > 1 && !strcmp(argv[1], "compiled");
 
+	if (argc > 1 && !strcmp(argv[1], "candidates")) {
+		show_candidates(described_devices[0].name, described_devices[0].json);
+		printf("1..%d\n", points);
+		return failed != 0;
+	}
 	if (all)
 		load_driver();
 	for (size_t i = 0; i < sizeof described_devices / sizeof *described_devices; i++) {

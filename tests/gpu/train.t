@@ -274,6 +274,16 @@ benched() { # COMM
 [[ ! $host ]] || check "bench train of two ranks does so" benched "$comm"
 [[ ! $host || ! $nccl ]] || check "so it does by NCCL" benched nccl
 
+any_order() {
+	train order 1 cuda --any-order && train order-again 1 cuda --any-order || { tell order; tell order-again; return 1; }
+	[[ $(sha order) && $(sha order) != "$(sha order-again)" ]]
+}
+if [[ $kind == "a GPU" ]]; then
+	skip "engines of cuDNN that do not repeat themselves" "which it chooses is measured"
+else
+	check "--any-order alone allows engines that do not repeat themselves" any_order
+fi
+
 # batch norms of fp16 within convolutions, or not, as measured: seeds of the times choose otherwise, and each chooses the same again
 within() { sed -n 's/.* of [0-9]* batch norms \([0-9]*\) forward and \([0-9]*\) backward within convolutions.*/\1 \2/p' "$scratch/$1.out"; }
 chooses() {

@@ -109,7 +109,8 @@ struct gn_train_options {
 	const char *join;	       /* for the command: the checkpoint folder of a run that this process is to join */
 	struct gn_regroup *regroup;    /* with elastic, for the command and rank 0's questions who waits; else NULL */
 	struct gn_carried *carried;    /* with elastic: the state in memory; else NULL */
-	int any_order;		       /* bucket sizes that change the order of sums may be tried, too: bucket_autotune.h */
+	int any_order;		       /* bucket sizes that change the order of sums may be tried, too: bucket_autotune.h; GPU: and engines of
+					* cuDNN whose order differs from run to run */
 	struct gn_world_options world;
 	unsigned char given[GN_TRAIN_OPTIONS_MAX]; /* for the command: which options were given */
 };

@@ -105,6 +105,7 @@ enum gn_status gn_session_choose_device(struct gn_session *s, struct gn_err *err
 {
 	const struct gn_train_options *o = s->options;
 
+	s->device.any_order = o->any_order;
 	return gn_replica_choose_device(s->comm, o->device, o->precision ? o->precision : "fp32", o->comm, &s->device, err);
 }
 

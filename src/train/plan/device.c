@@ -89,7 +89,8 @@ static const char *plans_folder(char *out, size_t size)
 static enum gn_status create_compute(const struct gn_plan_options *o, struct gn_stream *s, struct gn_compute **out, struct gn_err *err)
 {
 	char folder[PATH_MAX];
-	struct gn_compute_cuda_options co = {.bf16 = o->bf16, .fp16 = o->fp16, .tf32 = o->tf32, .tune = o->tune};
+	struct gn_compute_cuda_options co = {.bf16 = o->bf16, .fp16 = o->fp16, .tf32 = o->tf32, .tune = o->tune,
+					     .any_order = o->any_order};
 
 	if (o->backend != GN_BACKEND_CUDA)
 		return gn_compute_create_host(s, o->backend, out, err);

@@ -41,6 +41,7 @@ struct gn_plan_options {
 	int fp16, tf32;         /* GPU: activations in half precision, with a loss scale; products of floats rounded to tf32 */
 	int gpu;                /* GPU: which; numbers beyond the last start over, for ranks that share */
 	int tune;               /* GPU: the fastest of several algorithms is found by the clock while the plan is made */
+	int any_order;          /* GPU: engines of cuDNN that sum in an order of their own in each run are allowed */
 	/* GPU, three channels: images come as crops and become values there. Read while the plan is created; NULL: as floats. */
 	const struct gn_plan_pixels *pixels;
 	int frozen;             /* inference on weights that gn_plan_freeze took: batch norm is folded into convolutions */
