@@ -25,18 +25,21 @@ struct job {
 	float *params, *grads, *momentum, *buffers, *images;
 	int32_t *labels;
 	int batch, side, classes, steps, inference, bf16, keep;
-	struct gn_plan_profiler watch;
+	struct gn_plan_profiler profiler;
+	uint64_t began_ns; /* of the operator that runs */
 	double now[NODES_MAX][2], least[NODES_MAX][2]; /* seconds of each node, forward and backward */
 	double forward[STEPS_MAX], backward[STEPS_MAX], update[STEPS_MAX], loss;
 };
 
 /* A node can have several operators. */
-static void ran(void *context, int node, int backward, uint64_t began_ns, uint64_t ended_ns)
+static void ran(void *context, const struct gn_plan_mark *m)
 {
 	struct job *j = context;
+	const uint64_t now = gn_clock_ns();
 
-	if (node < NODES_MAX)
-		j->now[node][backward] += (double)(ended_ns - began_ns) * 1e-9;
+	if (m->ended && m->node >= 0 && m->node < NODES_MAX)
+		j->now[m->node][m->backward] += (double)(now - j->began_ns) * 1e-9;
+	j->began_ns = now;
 }
 
 static void keep_least(struct job *j)
@@ -94,8 +97,8 @@ static enum gn_status prepare(struct job *j, const char *model, struct gn_err *e
 		s = gn_weight_layouts_create(j->model, &j->arrange, err);
 	if (s)
 		return s;
-	j->watch = (struct gn_plan_profiler){ran, j};
-	o.watch = &j->watch;
+	j->profiler = (struct gn_plan_profiler){ran, j};
+	o.profiler = &j->profiler;
 	o.weights = gn_weight_layouts_layouts(j->arrange);
 	s = gn_plan_create(j->model, &o, j->params, j->grads, j->buffers, &j->plan, err);
 	if (!s)

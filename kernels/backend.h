@@ -13,6 +13,7 @@ struct gn_op_class {
 	enum gn_status (*backward)(struct gn_op *op, struct gn_err *err);
 	enum gn_status (*backward_rest)(struct gn_op *op, struct gn_err *err);
 	void (*destroy)(struct gn_op *op); /* NULL: free() suffices */
+	int (*engines)(const struct gn_op *op, struct gn_op_engine *out); /* NULL: none */
 };
 
 /* First member of every operator's struct. */

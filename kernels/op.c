@@ -352,6 +352,11 @@ double *gn_op_sums(const struct gn_op *op)
 	return op->info.sum_count ? op->sums : NULL;
 }
 
+int gn_op_engines(const struct gn_op *op, struct gn_op_engine out[GN_OP_ENGINES_MAX])
+{
+	return op->class->engines ? op->class->engines(op, out) : 0;
+}
+
 void *gn_op_values(const struct gn_op *op)
 {
 	return op->buffers.scratch;

@@ -220,6 +220,16 @@ double *gn_op_sums(const struct gn_op *op);
 /* What info.exchange is about, in the bound scratch memory; of a conjugate only. */
 void *gn_op_values(const struct gn_op *op);
 
+/* A pass of an operator that a library's engine computes. */
+struct gn_op_engine {
+	const char *pass; /* "forward", "norm, relu, forward, statistics" */
+	int64_t engine;	  /* the library's number */
+	double ms;	  /* of a run, as measured when the engine was selected; 0: never */
+};
+enum { GN_OP_ENGINES_MAX = 4 };
+/* Of a bound operator, those in use; returns how many. None on the host. */
+int gn_op_engines(const struct gn_op *op, struct gn_op_engine out[GN_OP_ENGINES_MAX]);
+
 size_t gn_layout_elements(const struct gn_layout *l);
 size_t gn_layout_bytes(const struct gn_layout *l);
 int gn_layout_equal(const struct gn_layout *a, const struct gn_layout *b);

@@ -13,7 +13,7 @@ static int repeats_for(float ms)
 
 struct timing {
 	struct gn_cuda_stream *stream;
-	const struct gn_cuda_candidates *candidates;
+	struct gn_cuda_candidates *candidates;
 	struct gn_cuda_event *from, *to;
 };
 
@@ -115,10 +115,11 @@ static enum gn_status choose(const struct timing *t, float *firsts, int *out, st
 	if (chosen < 0)
 		return last;
 	*out = chosen;
+	t->candidates->ms = best / (float)repeats_for(quickest);
 	return GN_OK;
 }
 
-enum gn_status gn_cuda_autotune(struct gn_cuda_stream *s, const struct gn_cuda_candidates *candidates, int *out, struct gn_err *err)
+enum gn_status gn_cuda_autotune(struct gn_cuda_stream *s, struct gn_cuda_candidates *candidates, int *out, struct gn_err *err)
 {
 	struct timing t = {.stream = s, .candidates = candidates};
 	float *firsts = calloc((size_t)candidates->count, sizeof *firsts);

@@ -136,7 +136,7 @@ static enum gn_status try_one(void *context, int candidate, struct gn_err *err)
 enum gn_status gn_blas_tune(struct gn_blas_plan *p, const struct gn_blas_data *data, void *workspace, struct gn_err *err)
 {
 	struct trial t = {p, data, workspace};
-	struct gn_cuda_candidates candidates = {p->count, try_one, &t};
+	struct gn_cuda_candidates candidates = {p->count, try_one, &t, 0};
 	int chosen;
 	enum gn_status status = p->count == 1 ? GN_OK : gn_cuda_enter(p->blas->stream->device, err);
 

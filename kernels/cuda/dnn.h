@@ -21,6 +21,7 @@ extern "C" {
 
 #include "src/device/cuda.h"
 #include "kernels/cuda/type.h"
+#include "kernels/op.h"
 
 struct gn_dnn;
 struct gn_dnn_plan;
@@ -116,7 +117,10 @@ size_t gn_dnn_plan_workspace_bytes(const struct gn_dnn_plan *p);
 int gn_dnn_plan_candidates(const struct gn_dnn_plan *p);
 /* cuDNN's index of the engine in use. */
 int64_t gn_dnn_plan_engine(const struct gn_dnn_plan *p);
-/* Runs the candidates on that memory, blocks, and keeps the fastest for all users of the plan. Overwrites outputs. */
+/* With the time that this process, or the one that stored the plan, measured. */
+void gn_dnn_plan_describe(const struct gn_dnn_plan *p, struct gn_op_engine *out);
+/* Runs the candidates on that memory, blocks, and keeps the fastest for all users of the plan; a plan whose time is known is left as it
+ * is. Overwrites outputs. */
 enum gn_status gn_dnn_tune(struct gn_dnn_plan *p, const struct gn_dnn_data *data, void *workspace, struct gn_err *err);
 /* Enqueues the pass on the stream. */
 enum gn_status gn_dnn_run(struct gn_dnn_plan *p, const struct gn_dnn_data *data, void *workspace, struct gn_err *err);

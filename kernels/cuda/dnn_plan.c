@@ -217,3 +217,8 @@ int64_t gn_dnn_plan_engine(const struct gn_dnn_plan *p)
 {
 	return p->engines[p->chosen];
 }
+
+void gn_dnn_plan_describe(const struct gn_dnn_plan *p, struct gn_op_engine *out)
+{
+	*out = (struct gn_op_engine){gn_dnn_pass_name(p->pass), gn_dnn_plan_engine(p), p->ms};
+}

@@ -83,16 +83,18 @@ static void keep(struct gn_dnn_plan *p, int chosen)
 enum gn_status gn_dnn_tune(struct gn_dnn_plan *p, const struct gn_dnn_data *data, void *workspace, struct gn_err *err)
 {
 	struct trial t = {p, data, workspace};
-	struct gn_cuda_candidates candidates = {p->count, try_one, &t};
+	struct gn_cuda_candidates candidates = {p->count, try_one, &t, 0};
 	int chosen;
 	enum gn_status status;
 
 	if (!p->dnn->stream)
 		return gn_err_set(err, GN_ERR_USAGE, "a plan for a device that is not present cannot run");
-	if (p->count == 1)
+	if (p->count == 1 && p->ms > 0)
 		return GN_OK;
 	status = gn_cuda_autotune(p->dnn->stream, &candidates, &chosen, err);
-	if (!status)
-		keep(p, chosen);
-	return status;
+	if (status)
+		return status;
+	p->ms = (double)candidates.ms;
+	keep(p, chosen);
+	return GN_OK;
 }

@@ -69,7 +69,7 @@ static size_t describe(const struct gn_dnn_plan *p, char *out, size_t size)
 
 	if (c->groups)
 		snprintf(groups, sizeof groups, ", %d groups", c->groups);
-	return (size_t)snprintf(out, size, "Gannet, a plan of a convolution, 1\n%s%s, %s, %d %d %d %d to %d %d %d, %d %d %d%s\n",
+	return (size_t)snprintf(out, size, "Gannet, a plan of a convolution, 2\n%s%s, %s, %d %d %d %d to %d %d %d, %d %d %d%s\n",
 				p->dnn->identity, gn_dnn_pass_name(p->pass), gn_cuda_type_name(c->type), c->n, c->c, c->h, c->w, c->out_c,
 				c->out_h, c->out_w, c->kernel, c->stride, c->pad, groups);
 }
@@ -108,7 +108,7 @@ static char *load(int folder, const char *name, size_t *out_bytes)
 }
 
 /* The start of the JSON in the file's text; NULL when anything differs from what was written. */
-static const char *check(const char *text, size_t bytes, const char *description, int64_t *engine)
+static const char *check(const char *text, size_t bytes, const char *description, int64_t *engine, double *ms)
 {
 	size_t head = strlen(description), json_bytes;
 	const char *json;
@@ -116,7 +116,7 @@ static const char *check(const char *text, size_t bytes, const char *description
 	int more = 0;
 
 	if (bytes < head || memcmp(text, description, head) || strlen(text) != bytes ||
-	    sscanf(text + head, "engine %" SCNd64 ", %zu bytes, %" SCNx32 "%n", engine, &json_bytes, &crc, &more) != 3 ||
+	    sscanf(text + head, "engine %" SCNd64 ", %lf ms, %zu bytes, %" SCNx32 "%n", engine, ms, &json_bytes, &crc, &more) != 4 ||
 	    text[head + (size_t)more] != '\n')
 		return NULL;
 	json = text + head + more + 1;
@@ -138,7 +138,7 @@ int gn_dnn_store_restore(struct gn_dnn_plan *p)
 	text = p->dnn->folder < 0 ? gn_dnn_memory_load(name.text, &bytes) : load(p->dnn->folder, name.text, &bytes);
 	if (!text)
 		return 0;
-	json = check(text, bytes, description, &engine);
+	json = check(text, bytes, description, &engine, &p->ms);
 	if (json && (plan = gn_dnn_plan_begin(p))) {
 		if (api->cudnnBackendSetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
 						  (int64_t)strlen(json) + 1, json))
@@ -155,7 +155,7 @@ static char *serialise(const struct gn_dnn_plan *p, const char *description, siz
 {
 	const struct gn_cudnn *api = &p->dnn->api;
 	cudnnBackendDescriptor_t plan = p->plans[p->chosen];
-	size_t head = strlen(description) + 80, json_bytes;
+	size_t head = strlen(description) + 120, json_bytes;
 	int64_t count = 0;
 	char *text, *json;
 	int length;
@@ -169,7 +169,7 @@ static char *serialise(const struct gn_dnn_plan *p, const char *description, siz
 		return NULL;
 	}
 	json_bytes = strlen(json);
-	length = snprintf(text, head, "%sengine %" PRId64 ", %zu bytes, %08" PRIx32 "\n", description, p->engines[p->chosen], json_bytes,
+	length = snprintf(text, head, "%sengine %" PRId64 ", %.6f ms, %zu bytes, %08" PRIx32 "\n", description, p->engines[p->chosen], p->ms, json_bytes,
 			  gn_crc32c(0, json, json_bytes));
 	memmove(text + length, json, json_bytes);
 	*out_bytes = (size_t)length + json_bytes;

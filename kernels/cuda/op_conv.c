@@ -94,7 +94,7 @@ static enum gn_status choose_candidate(struct gn_cuda_conv *c, struct gn_err *er
 {
 	const struct gn_op_buffers *b = &c->base.buffers;
 	struct gn_dnn_data data = forward_data(c);
-	struct gn_cuda_candidates list = {WAYS, count, c};
+	struct gn_cuda_candidates list = {WAYS, count, c, 0};
 	enum gn_status status;
 	int way;
 
@@ -216,6 +216,23 @@ static enum gn_status backward(struct gn_op *op, struct gn_err *err)
 	return status;
 }
 
+/* The plans that forward() and backward() run. */
+static int engines(const struct gn_op *op, struct gn_op_engine *out)
+{
+	const struct gn_cuda_conv *c = (const struct gn_cuda_conv *)op;
+	const struct gn_op_conv_bn *conv_bn = op->desc.conv_bn;
+	const int defers = conv_bn && conv_bn->defers, sums = conv_bn && conv_bn->sums;
+	const int within = c->counting && op->buffers.statistics && !c->counts_after;
+	const struct gn_dnn_plan *const plans[] = {defers ? c->norm_forward : within ? c->counting : c->forward, sums ? c->norm_data : c->data,
+						   defers ? c->norm_weight : c->weight};
+	int count = 0;
+
+	for (size_t i = 0; i < sizeof plans / sizeof *plans; i++)
+		if (plans[i])
+			gn_dnn_plan_describe(plans[i], &out[count++]);
+	return count;
+}
+
 /* Plans belong to the gn_dnn. */
 static void destroy(struct gn_op *op)
 {
@@ -317,7 +334,7 @@ static void set_shape(struct gn_cuda_conv *c, const struct gn_cuda_ops *o)
 
 enum gn_status gn_cuda_conv_create(struct gn_cuda_ops *o, const struct gn_op *base, struct gn_op **out, struct gn_err *err)
 {
-	static const struct gn_op_class class = {.bind = bind, .forward = forward, .backward = backward, .destroy = destroy};
+	static const struct gn_op_class class = {.bind = bind, .forward = forward, .backward = backward, .destroy = destroy, .engines = engines};
 	enum gn_weight_order order = base->desc.kind == GN_OP_CONV ? base->desc.weight.order : GN_WEIGHT_PLAIN;
 	struct gn_cuda_conv *c;
 	enum gn_status status;

@@ -124,7 +124,7 @@ static enum gn_status sum(void *context, int way, struct gn_err *err)
 static enum gn_status is_faster(struct gn_cuda_conv *c, enum gn_status (*run)(void *, int, struct gn_err *), int *yes,
 				struct gn_err *err)
 {
-	struct gn_cuda_candidates list = {WAYS, run, c};
+	struct gn_cuda_candidates list = {WAYS, run, c, 0};
 	int way = APART;
 	enum gn_status status = gn_cuda_autotune(stream_of(c), &list, &way, err);
 

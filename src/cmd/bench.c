@@ -339,6 +339,9 @@ static const struct gn_option options_table[] = {
 	 .choices = GN_PRECISION_CHOICES, .help = "train: as --precision of gannet train"},
 	{.name = "inference", .kind = GN_OPTION_FLAG, .offset = FIELD(inference),
 	 .help = "train: measure the forward pass of evaluation instead"},
+	{.name = "profile", .kind = GN_OPTION_FLAG, .offset = FIELD(profile),
+	 .help = "train: also times each operator, forward and backward, on the device's clock in more steps, without graphs; "
+		 "with --json the tables go to stderr"},
 	{.name = "init", .kind = GN_OPTION_TEXT, .offset = FIELD(init), .value_name = "HOW", .initial = "seed:1",
 	 .help = "train: initial parameters: PATH of a safetensors file, formula, or seed:N"},
 	{.name = "threads", .kind = GN_OPTION_INT, .offset = FIELD(threads), .value_name = "N", .initial = "0", .min = 0,

@@ -19,7 +19,7 @@ struct gn_bench_options {
 	int warm;
 	const char *model, *precision, *init; /* train */
 	int64_t batch, classes, threads;
-	int inference;
+	int inference, profile;
 	struct gn_world_options world;
 };
 

@@ -186,6 +186,7 @@ static enum gn_status open_all(struct train_bench *b, struct gn_err *err)
 
 static void close_all(struct train_bench *b)
 {
+	gn_bench_profile_destroy(b->profile);
 	if (b->o->inference)
 		gn_plan_destroy(b->plan);
 	gn_replica_release(&b->replica);
@@ -240,7 +241,7 @@ static enum gn_status train(struct train_bench *b, uint64_t k, double *parts, do
 	return status;
 }
 
-static enum gn_status step(struct train_bench *b, uint64_t k, double *parts, struct gn_err *err)
+enum gn_status gn_bench_train_step(struct train_bench *b, uint64_t k, double *parts, struct gn_err *err)
 {
 	double loss = 0;
 	enum gn_status status = b->o->inference ? infer(b, k, parts, &loss, err) : train(b, k, parts, &loss, err);
@@ -262,14 +263,14 @@ static enum gn_status measure(struct train_bench *b, struct gn_err *err)
 
 		if (k == 0)
 			b->first_begins_s = process_age_s();
-		status = step(b, k, parts, err);
+		status = gn_bench_train_step(b, k, parts, err);
 		if (k == 0)
 			b->first_ends_s = process_age_s();
 		for (int i = 0; i < PARTS && k >= warmup; i++)
 			b->times[i][k - warmup] = parts[i];
 	}
 	b->peak_bytes = peak_bytes();
-	return status;
+	return status || !b->o->profile ? status : gn_bench_profile(b, err);
 }
 
 int gn_bench_train(const struct gn_bench_options *o)

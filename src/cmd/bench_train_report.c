@@ -1,6 +1,5 @@
 #include "src/cmd/bench_train_internal.h"
 
-#include "src/base/json.h"
 #include "src/base/sort.h"
 #include "src/train/plan/plan_cost.h"
 
@@ -45,6 +44,35 @@ static void add_up(const struct train_bench *b, double *flops, double *bytes)
 	}
 }
 
+/* How a device computes a step: graphs, and the engines of operators that have them. */
+static void print_engines(const struct train_bench *b, struct gn_json *j)
+{
+	const struct gn_plan_graphs g = gn_plan_graphs(b->plan);
+	struct gn_op_engine engines[GN_OP_ENGINES_MAX];
+	struct gn_plan_cost c;
+
+	gn_json_object(j, "graph");
+	gn_json_int(j, "graphs", g.graphs);
+	gn_json_uint(j, "nodes", g.nodes);
+	gn_json_string(j, "obstacle", g.obstacle);
+	gn_json_end(j);
+	gn_json_array(j, "engines");
+	for (int i = 0; i < gn_plan_op_count(b->plan); i++) {
+		const int count = gn_plan_op_engines(b->plan, i, engines);
+
+		gn_plan_op_cost(b->plan, i, &c);
+		for (int k = 0; k < count; k++) {
+			gn_json_object(j, NULL);
+			gn_json_string(j, "name", c.name);
+			gn_json_string(j, "pass", engines[k].pass);
+			gn_json_int(j, "engine", engines[k].engine);
+			gn_json_fixed(j, "ms", engines[k].ms, 4);
+			gn_json_end(j);
+		}
+	}
+	gn_json_end(j);
+}
+
 static void print_json(struct train_bench *b, double images_per_s, double flops, double bytes)
 {
 	int64_t n = b->o->iters, steps = n + b->o->warmup;
@@ -84,6 +112,10 @@ static void print_json(struct train_bench *b, double images_per_s, double flops,
 	gn_json_uint(&j, "peak_bytes", b->peak_bytes);
 	gn_json_fixed(&j, "first_step_begins_s", b->first_begins_s, 2);
 	gn_json_fixed(&j, "first_step_ends_s", b->first_ends_s, 2);
+	if (gn_plan_mode(b->plan)[0])
+		print_engines(b, &j);
+	if (b->profile)
+		gn_bench_profile_json(b, &j);
 	gn_json_end(&j);
 	puts(gn_json_text(&j));
 	gn_json_release(&j);
@@ -102,6 +134,8 @@ static void print(struct train_bench *b)
 	add_up(b, &flops, &bytes);
 	if (b->o->json) {
 		print_json(b, images_per_s, flops, bytes);
+		if (b->profile)
+			gn_bench_profile_print(b, stderr);
 		return;
 	}
 	printf("# %s %s, %s, batch %lld of side %lld, %d rank%s, %d threads: %.1f images/s\n", b->o->model,
@@ -119,6 +153,8 @@ static void print(struct train_bench *b)
 	       b->first_begins_s);
 	if (gn_plan_mode(b->plan)[0])
 		printf("%s\n", gn_plan_mode(b->plan));
+	if (b->profile)
+		gn_bench_profile_print(b, stdout);
 }
 
 enum gn_status gn_bench_train_report(struct train_bench *b, struct gn_err *err)

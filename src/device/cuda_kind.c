@@ -51,10 +51,10 @@ static enum gn_status cuda_stream_fill(struct gn_stream *s, void *to, int byte, 
 	return gn_cuda_fill(gn_cuda_stream_of(s), to, byte, bytes, err);
 }
 
-static enum gn_status cuda_event_create(struct gn_device *d, struct gn_event **out, struct gn_err *err)
+static enum gn_status cuda_event_create(struct gn_device *d, int timed, struct gn_event **out, struct gn_err *err)
 {
 	struct gn_cuda_event *e;
-	enum gn_status status = gn_cuda_event_create(gn_cuda_device_of(d), 0, &e, err);
+	enum gn_status status = gn_cuda_event_create(gn_cuda_device_of(d), timed, &e, err);
 
 	if (!status)
 		*out = (struct gn_event *)e;
@@ -79,6 +79,16 @@ static enum gn_status cuda_event_wait(struct gn_event *e, struct gn_err *err)
 static enum gn_status cuda_event_done(const struct gn_event *e, int *out, struct gn_err *err)
 {
 	return gn_cuda_event_done((const struct gn_cuda_event *)e, out, err);
+}
+
+static enum gn_status cuda_event_between(const struct gn_event *from, const struct gn_event *to, double *out_ms, struct gn_err *err)
+{
+	float ms = 0;
+	enum gn_status status = gn_cuda_event_between((const struct gn_cuda_event *)from, (const struct gn_cuda_event *)to, &ms, err);
+
+	if (!status)
+		*out_ms = (double)ms;
+	return status;
 }
 
 static void *cuda_event_native(const struct gn_event *e)
@@ -157,7 +167,7 @@ const struct gn_device_kind gn_cuda_device_kind = {
 	.stream_wait = cuda_stream_wait, .stream_after = cuda_stream_after, .stream_copy = cuda_stream_copy,
 	.stream_fill = cuda_stream_fill, .event_create = cuda_event_create, .event_destroy = cuda_event_destroy,
 	.event_record = cuda_event_record, .event_wait = cuda_event_wait, .event_done = cuda_event_done,
-	.event_native = cuda_event_native, .buffer_alloc = cuda_buffer_alloc, .buffer_free = cuda_buffer_free,
+	.event_between = cuda_event_between, .event_native = cuda_event_native, .buffer_alloc = cuda_buffer_alloc, .buffer_free = cuda_buffer_free,
 	.pinned_alloc = cuda_pinned_alloc, .pinned_free = cuda_pinned_free, .pin = cuda_pin, .unpin = cuda_unpin, .record_begin = cuda_record_begin,
 	.record_end = cuda_record_end, .graph_launch = cuda_graph_launch, .graph_destroy = cuda_graph_destroy,
 };

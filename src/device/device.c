@@ -74,7 +74,17 @@ enum gn_status gn_stream_fill(struct gn_stream *s, void *to, int byte, size_t by
 
 enum gn_status gn_event_create(struct gn_device *d, struct gn_event **out, struct gn_err *err)
 {
-	return d->kind->event_create(d, out, err);
+	return d->kind->event_create(d, 0, out, err);
+}
+
+enum gn_status gn_event_create_timed(struct gn_device *d, struct gn_event **out, struct gn_err *err)
+{
+	return d->kind->event_create(d, 1, out, err);
+}
+
+enum gn_status gn_event_between(const struct gn_event *from, const struct gn_event *to, double *out_ms, struct gn_err *err)
+{
+	return from->device->kind->event_between(from, to, out_ms, err);
 }
 
 void gn_event_destroy(struct gn_event *e)

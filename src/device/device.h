@@ -66,6 +66,8 @@ enum gn_status gn_stream_fill(struct gn_stream *s, void *to, int byte, size_t by
 /* --- Events --- */
 
 enum gn_status gn_event_create(struct gn_device *d, struct gn_event **out, struct gn_err *err);
+/* One whose time counts, for gn_event_between; such events cost more. */
+enum gn_status gn_event_create_timed(struct gn_device *d, struct gn_event **out, struct gn_err *err);
 void gn_event_destroy(struct gn_event *e);
 /* Queues: done when the earlier work of s is. */
 enum gn_status gn_event_record(struct gn_event *e, struct gn_stream *s, struct gn_err *err);
@@ -73,6 +75,8 @@ enum gn_status gn_event_record(struct gn_event *e, struct gn_stream *s, struct g
 enum gn_status gn_event_wait(struct gn_event *e, struct gn_err *err);
 /* Never blocks. */
 enum gn_status gn_event_done(const struct gn_event *e, int *out, struct gn_err *err);
+/* Milliseconds of the device's clock from one to the other, both timed, recorded, and done. */
+enum gn_status gn_event_between(const struct gn_event *from, const struct gn_event *to, double *out_ms, struct gn_err *err);
 /* For libraries that work on the device: CUDA's cudaEvent_t; NULL on the host, where it is done. */
 void *gn_event_native(const struct gn_event *e);
 

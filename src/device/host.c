@@ -2,6 +2,7 @@
 #include "src/device/device_internal.h"
 
 #include "src/base/alloc.h"
+#include "src/base/clock.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -63,23 +64,20 @@ static enum gn_status host_stream_copy(struct gn_stream *s, void *to, const void
 	return GN_OK;
 }
 
-static enum gn_status host_stream_fill(struct gn_stream *s, void *to, int byte, size_t bytes, struct gn_err *err)
-{
-	(void)s;
-	(void)err;
-	if (bytes)
-		memset(to, byte, bytes);
-	return GN_OK;
-}
+struct host_event {
+	struct gn_event base;
+	uint64_t recorded_ns;
+};
 
-static enum gn_status host_event_create(struct gn_device *d, struct gn_event **out, struct gn_err *err)
+static enum gn_status host_event_create(struct gn_device *d, int timed, struct gn_event **out, struct gn_err *err)
 {
-	struct gn_event *e = calloc(1, sizeof *e);
+	struct host_event *e = calloc(1, sizeof *e);
 
+	(void)timed;
 	if (!e)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for an event");
-	e->device = d;
-	*out = e;
+	e->base.device = d;
+	*out = &e->base;
 	return GN_OK;
 }
 
@@ -90,9 +88,18 @@ static void host_event_destroy(struct gn_event *e)
 
 static enum gn_status host_event_record(struct gn_event *e, struct gn_stream *s, struct gn_err *err)
 {
-	(void)e;
 	(void)s;
 	(void)err;
+	((struct host_event *)e)->recorded_ns = gn_clock_ns();
+	return GN_OK;
+}
+
+static enum gn_status host_event_between(const struct gn_event *from, const struct gn_event *to, double *out_ms, struct gn_err *err)
+{
+	const struct host_event *a = (const struct host_event *)from, *b = (const struct host_event *)to;
+
+	(void)err;
+	*out_ms = ((double)b->recorded_ns - (double)a->recorded_ns) * 1e-6;
 	return GN_OK;
 }
 
@@ -164,10 +171,10 @@ struct gn_device *gn_device_open_host(void)
 {
 	static const struct gn_device_kind host = {
 		.close = host_close, .memory = host_memory, .stream_create = host_stream_create, .stream_destroy = host_stream_destroy,
-		.stream_wait = host_stream_wait, .stream_after = host_stream_after, .stream_copy = host_stream_copy,
-		.stream_fill = host_stream_fill, .event_create = host_event_create, .event_destroy = host_event_destroy,
+		.stream_wait = host_stream_wait, .stream_after = host_stream_after, .stream_copy = host_stream_copy, .event_create = host_event_create,
+		.event_destroy = host_event_destroy,
 		.event_record = host_event_record, .event_wait = host_event_wait, .event_done = host_event_done,
-		.event_native = host_event_native, .buffer_alloc = host_buffer_alloc, .buffer_free = host_buffer_free,
+		.event_between = host_event_between, .event_native = host_event_native, .buffer_alloc = host_buffer_alloc, .buffer_free = host_buffer_free,
 		.pinned_alloc = host_pinned_alloc, .pinned_free = host_pinned_free, .pin = host_pin, .unpin = host_unpin,
 	};
 	struct gn_device *d = calloc(1, sizeof *d);

@@ -121,6 +121,28 @@ static void test_order(void **state)
 	gn_event_destroy(event);
 }
 
+/* What lies between two events takes time of the device's clock. */
+static void test_timed(void **state)
+{
+	struct bench *b = *state;
+	struct gn_event *from, *to;
+	struct gn_err err;
+	double ms = -1;
+
+	assert_ok(gn_event_create_timed(b->device, &from, &err));
+	assert_ok(gn_event_create_timed(b->device, &to, &err));
+	assert_ok(gn_event_record(from, b->streams[0], &err));
+	assert_ok(gn_stream_copy(b->streams[0], b->to.address, b->from.address, BYTES, &err));
+	assert_ok(gn_event_record(to, b->streams[0], &err));
+	assert_ok(gn_event_wait(to, &err));
+	assert_ok(gn_event_between(from, to, &ms, &err));
+	assert_true(ms >= 0);
+	assert_ok(gn_event_between(to, from, &ms, &err));
+	assert_true(ms <= 0 || gn_device_is_queued(b->device));
+	gn_event_destroy(from);
+	gn_event_destroy(to);
+}
+
 struct work {
 	struct bench *b;
 	int calls, bytes, fails;
@@ -198,6 +220,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_names, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_memory, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_order, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_timed, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_replay, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_failure, set_up, tear_down),
 	};

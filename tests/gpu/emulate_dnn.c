@@ -7,7 +7,7 @@
 #include "kernels/cuda/dnn.h"
 
 #include "kernels/ref/ref.h"
-#include "kernels/cuda/emulate_queue.h"
+#include "tests/gpu/emulate_queue.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -127,6 +127,11 @@ int64_t gn_dnn_plan_engine(const struct gn_dnn_plan *p)
 {
 	(void)p;
 	return 0;
+}
+
+void gn_dnn_plan_describe(const struct gn_dnn_plan *p, struct gn_op_engine *out)
+{
+	*out = (struct gn_op_engine){gn_dnn_pass_name(p->pass), gn_dnn_plan_engine(p), p->is_planned};
 }
 
 enum gn_status gn_dnn_tune(struct gn_dnn_plan *p, const struct gn_dnn_data *data, void *workspace, struct gn_err *err)

@@ -342,7 +342,7 @@ static enum gn_status try_way(void *context, int way, struct gn_err *err)
 static void test_fastest_is_timed_in_graphs(void **state)
 {
 	struct tries t = {.m = *state};
-	struct gn_cuda_candidates list = {3, try_way, &t};
+	struct gn_cuda_candidates list = {3, try_way, &t, 0};
 	struct gn_err err;
 	int way = -1;
 
@@ -361,7 +361,7 @@ static void test_fastest_is_timed_in_graphs(void **state)
 static void test_times_vary(void **state)
 {
 	struct tries t = {.m = *state};
-	struct gn_cuda_candidates list = {3, try_way, &t};
+	struct gn_cuda_candidates list = {3, try_way, &t, 0};
 	struct gn_err err;
 	int chosen[3] = {0};
 

@@ -308,6 +308,25 @@ near_host() {
 }
 [[ ! $host ]] || check "and follows the host's fp32, whatever was chosen" near_host
 
+# Its JSON says how a step runs: the graph, the engine of each convolution's passes, and with --profile the GPU's time in each operator.
+profiled() {
+	timeout -k 5 100 "$program" bench train --device cuda --precision fp16 --model resnet20 --side 16 --batch 2 --iters 2 --warmup 2 \
+		--profile --json >"$scratch/profiled" 2>"$scratch/bench.err" || { cat "$scratch/bench.err"; return 1; }
+	python3 - "$scratch/profiled" <<'PY'
+import json, sys
+row = json.load(open(sys.argv[1]))
+graph, engines, profile = row["graph"], row["engines"], row["profile"]
+assert graph["graphs"] == 1 and graph["nodes"] > 100 and graph["obstacle"] == "", graph
+convs = [o for o in profile["operators"] if o["kind"] == "convolution"]
+assert len(convs) == 21 and all(o["forward"]["ms"] > 0 < o["backward"]["ms"] for o in convs), convs
+passes = {o["name"]: [e["pass"] for e in engines if e["name"] == o["name"]] for o in convs}
+# the first one has no gradient of its input
+assert sorted(map(len, passes.values())) == [2] + [3] * 20, passes
+assert all(e["ms"] > 0 and e["engine"] >= 0 for e in engines), engines
+PY
+}
+check "bench train says how a step runs, and what each operator takes" profiled
+
 # more than any GPU has
 too_large() {
 	timeout -k 5 60 "$program" bench train --device cuda --model resnet50 --batch 2048 --iters 1 >"$scratch/large.out" 2>&1

@@ -28,6 +28,28 @@ for row in one, two, inference:
     assert row["peak_bytes"] > row["arena_bytes"] > 0 and 0 <= row["first_step_begins_s"] <= row["first_step_ends_s"], row
 assert inference["backward"]["median_ms"] == inference["optimizer"]["median_ms"] == 0, inference
 PY
+check 'operators one by one, in training' bench profiled 1 --iters 2 --profile
+check 'and in inference' bench profiled-inference 1 --iters 1 --inference --profile
+check 'every operator is there, once, and together they are not more than the step' python3 - "$dir" <<'PY'
+import json, sys
+training, inference = (json.load(open(f"{sys.argv[1]}/{name}.json")) for name in ("profiled", "profiled-inference"))
+for row in training, inference:
+    p = row["profile"]
+    both = [(o["forward"], o["backward"]) for o in p["operators"]]
+    assert sum(f["ms"] + b["ms"] for f, b in both) <= p["step_ms"] * 1.0001 + 1e-3, p
+    assert abs(sum(f["ms"] + b["ms"] for f, b in both) - p["operators_ms"]) < .1, p
+    assert sum(k["operators"] for k in p["kinds"]) == len(both) and len({k["kind"] for k in p["kinds"]}) == len(p["kinds"]), p
+    assert abs(sum(f["bytes"] + b["bytes"] for f, b in both) - row["step_bytes"]) < 1, row
+    assert {"convolution", "linear"} <= {k["kind"].split("+")[0] for k in p["kinds"]}, p
+    assert row["op"] == "inference" or len([o for o in p["operators"] if o["kind"] == "convolution"]) == 21, p
+assert all(b["ms"] > 0 for b in (o["backward"] for o in training["profile"]["operators"] if o["kind"] == "convolution")), training
+assert all(o["backward"]["ms"] == 0 for o in inference["profile"]["operators"]), inference
+PY
+shown() {
+	timeout 60 "$gannet" bench train --model resnet20 --side 32 --classes 10 --batch 2 --iters 1 --warmup 0 --profile >"$dir/table" &&
+		grep -Eq '^21 x convolution +[0-9.]+ ' "$dir/table" && grep -Eq '^the rest +' "$dir/table"
+}
+check 'as a table, too' shown
 expect 3 'cannot open .*none.safetensors' 'weights that are not there' bench none 1 --init "$dir/none.safetensors"
 expect 2 'use larger images' 'an image too small' timeout 60 "$gannet" bench train --model vgg16 --side 8
 expect 2 'one of' 'a network that is none' timeout 60 "$gannet" bench train --model vgg

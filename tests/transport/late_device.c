@@ -167,10 +167,11 @@ static enum gn_status stream_copy(struct gn_stream *s, void *to, const void *fro
 	return queue(s, (struct work){.to = to, .from = from, .count = bytes}, err);
 }
 
-static enum gn_status event_create(struct gn_device *d, struct gn_event **out, struct gn_err *err)
+static enum gn_status event_create(struct gn_device *d, int timed, struct gn_event **out, struct gn_err *err)
 {
 	struct late_event *e = calloc(1, sizeof *e);
 
+	(void)timed;
 	if (!e)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory");
 	e->base.device = d;

@@ -1,6 +1,7 @@
 #include "src/train/loop/session.h"
 
 #include "src/base/alloc.h"
+#include "src/base/clock.h"
 #include "src/base/sha256.h"
 #include "src/base/text.h"
 #include "src/base/version.h"
@@ -226,14 +227,19 @@ static enum gn_status make_plans(struct gn_session *s, struct gn_err *err)
 	return status ? status : gn_session_check_exchanges(s, s->val_plan, err);
 }
 
-static void op_ran(void *context, int node, int backward, uint64_t began_ns, uint64_t ended_ns)
+static void trace_op(void *context, const struct gn_plan_mark *mark)
 {
 	struct gn_session *s = context;
-
 	const struct gn_model *own = gn_session_own_model(s);
+	const uint64_t now = gn_clock_ns();
+	int node = mark->node;
 
-	node = gn_model_tensor(own).ranks ? gn_model_node(own, node)->number : node + gn_model_origin(own).node;
-	gn_trace_add(s->metrics.trace, backward ? GN_SPAN_OP_BACKWARD : GN_SPAN_OP_FORWARD, GN_TRACE_MAIN, (uint32_t)node, began_ns, ended_ns);
+	if (mark->ended && node >= 0) {
+		node = gn_model_tensor(own).ranks ? gn_model_node(own, node)->number : node + gn_model_origin(own).node;
+		gn_trace_add(s->metrics.trace, mark->backward ? GN_SPAN_OP_BACKWARD : GN_SPAN_OP_FORWARD, GN_TRACE_MAIN, (uint32_t)node,
+			     s->metrics.op_began_ns, now);
+	}
+	s->metrics.op_began_ns = now;
 }
 
 static enum gn_status make_trace(struct gn_session *s, struct gn_err *err)
@@ -246,7 +252,7 @@ static enum gn_status make_trace(struct gn_session *s, struct gn_err *err)
 		.step_spans = batches * (2 * nodes + (uint64_t)o->batch + 8) + nodes + 128,
 	};
 
-	s->metrics.profiler = (struct gn_plan_profiler){op_ran, s};
+	s->metrics.profiler = (struct gn_plan_profiler){trace_op, s};
 	return gn_trace_create(&to, s->comm, &s->metrics.trace, err);
 }
 

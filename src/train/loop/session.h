@@ -68,6 +68,7 @@ struct gn_session_metrics {
 	struct gn_sample_log *samples;	 /* with --log-samples */
 	struct gn_trace *trace;		 /* with --trace */
 	struct gn_plan_profiler profiler;
+	uint64_t op_began_ns;		 /* of the trace: the operator that runs */
 	uint64_t began_ns, began_step;	 /* when this start's training began: summary.h */
 	uint64_t last_ns;		 /* when the last step was finished */
 	uint64_t agreed_ns;		 /* before the last thing that all ranks have done together, as far as it is noted: all were there since */

@@ -141,7 +141,8 @@ enum gn_status gn_session_make_plan(struct gn_session *s, struct gn_err *err)
 	/* Every rank needs masks of its own. */
 	po.seed = (uint64_t)o->seed + ((uint64_t)s->worker << 32);
 	po.group = gn_sync_bn_group(s->sync_bn);
-	po.watch = s->metrics.trace ? &s->metrics.profiler : NULL;
+	/* On a GPU the host's clock has the times of queueing, and a profiler keeps steps from being replayed. */
+	po.profiler = s->metrics.trace && s->device.backend != GN_BACKEND_CUDA ? &s->metrics.profiler : NULL;
 	status = gn_augment_options_parse(o, &lo, err);
 	if (!gn_loader_needs_floats(&lo) && gn_input_is_crops(&s->checkpoint.info.input, s->model, &po, &pixels))
 		po.pixels = &pixels;

@@ -218,7 +218,7 @@ static enum gn_status cost_all(const struct gn_model *m, const struct gn_plan_op
 	if (!c.pieces)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the costs of %s", gn_model_name(m));
 	o.no_memory = r->bytes_per_s > 0;
-	o.watch = NULL;
+	o.profiler = NULL;
 	o.group = NULL;
 	o.mean_loss = o.correct = o.mean_weight = NULL;
 	for (int i = 1; i < gn_model_node_count(m); i++)

@@ -7,9 +7,19 @@
 struct gn_plan_device;
 struct gn_stream;
 
-/* Is told when operators of a model's node ran: times of gn_clock_ns. Called by the thread that drives the plan. */
+/* What begins or has ended on the plan's stream. A pass may begin and end several times in a step: around sums over ranks, and where an
+ * output is recomputed in backward. */
+struct gn_plan_mark {
+	int op;	      /* as in plan_cost.h; the loss is gn_plan_op_count() */
+	int node;     /* of the model; -1: the loss */
+	int backward; /* 0: forward */
+	int ended;
+};
+
+/* Is told of each operator, by the thread that drives the plan. On the host the operator runs between the two calls. On a GPU it is queued
+ * between them: an event that is recorded in the call has its time, and steps are not replayed as graphs. */
 struct gn_plan_profiler {
-	void (*ran)(void *context, int node, int backward, uint64_t began_ns, uint64_t ended_ns);
+	void (*mark)(void *context, const struct gn_plan_mark *mark);
 	void *context;
 };
 
@@ -50,7 +60,7 @@ struct gn_plan_options {
 	int dropout;            /* 0 turns dropout off in training too */
 	double drop_path;       /* probability that stochastic depth drops the last block of an image, 0 .. 1 */
 	uint64_t seed;          /* for dropout masks and stochastic depth; give every rank its own */
-	const struct gn_plan_profiler *watch; /* borrowed; NULL: none */
+	const struct gn_plan_profiler *profiler; /* borrowed; NULL: none */
 	/* Training: where each batch adds its share, 1 / batches, of its loss, for batches of a step (0 is 1); on the device, borrowed. NULL:
 	 * nowhere. */
 	float *mean_loss;

@@ -1,7 +1,6 @@
 #include "src/train/plan/plan_internal.h"
 
 #include "src/base/alloc.h"
-#include "src/base/clock.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -109,17 +108,19 @@ enum gn_status gn_plan_failed_in(struct gn_plan *p, const struct gn_plan_op *o, 
 	return s;
 }
 
-static uint64_t look(const struct gn_plan *p)
+/* o NULL: the loss. */
+static void mark(const struct gn_plan *p, const struct gn_plan_op *o, int backward, int ended)
 {
-	return p->options.watch ? gn_clock_ns() : 0;
-}
-
-static void tell(const struct gn_plan *p, const struct gn_plan_op *o, int backward, uint64_t began_ns)
-{
-	const struct gn_plan_profiler *w = p->options.watch;
+	const struct gn_plan_profiler *w = p->options.profiler;
+	const struct gn_plan_mark m = {o ? (int)(o - p->ops) : p->op_count, o ? o->node : -1, backward, ended};
 
 	if (w)
-		w->ran(w->context, o->node, backward, began_ns, gn_clock_ns());
+		w->mark(w->context, &m);
+}
+
+void gn_plan_profile(struct gn_plan *p, const struct gn_plan_profiler *profiler)
+{
+	p->options.profiler = profiler;
 }
 
 /* --- positions --- */
@@ -129,14 +130,13 @@ enum { GN_BEFORE_SUMS = 1, GN_AFTER_SUMS = 2 };
 
 static enum gn_status queue_forward(struct gn_plan *p, const struct gn_plan_op *o, int halves, uint64_t number, struct gn_err *err)
 {
-	uint64_t began = look(p);
-	enum gn_status s = halves & GN_BEFORE_SUMS ? gn_op_forward(o->op, number, err) : GN_OK;
+	enum gn_status s;
 
+	mark(p, o, 0, 0);
+	s = halves & GN_BEFORE_SUMS ? gn_op_forward(o->op, number, err) : GN_OK;
 	if (!s && halves & GN_AFTER_SUMS)
 		s = gn_op_forward_rest(o->op, err);
-
-	if (!s)
-		tell(p, o, 0, began);
+	mark(p, o, 0, 1);
 	return s;
 }
 
@@ -172,13 +172,15 @@ static enum gn_status queue_loss(struct gn_plan *p, int halves, struct gn_err *e
 		.mean = p->options.mean_loss, .mean_weight = p->options.mean_weight, .correct = p->options.correct,
 		.share = p->options.share > 0 ? p->options.share : 1.0 / (p->options.batches > 1 ? p->options.batches : 1),
 	};
+	enum gn_status s;
 
 	if (!gn_model_is_end(p->model))
 		return GN_OK;
 	a.targets.class_weights = p->options.class_weights;
-	if (p->loss_numbers)
-		return queue_sliced_loss(p, &a, halves, err);
-	return gn_compute_loss(p->device.compute, &a, err);
+	mark(p, NULL, 0, 0);
+	s = p->loss_numbers ? queue_sliced_loss(p, &a, halves, err) : gn_compute_loss(p->device.compute, &a, err);
+	mark(p, NULL, 0, 1);
+	return s;
 }
 
 static enum gn_status add_gradients(struct gn_plan *p, const struct gn_plan_op *o, struct gn_err *err)
@@ -198,11 +200,11 @@ static enum gn_status add_gradients(struct gn_plan *p, const struct gn_plan_op *
 /* The output that the next operator reads, once more. */
 static enum gn_status recompute(const struct gn_plan *p, const struct gn_plan_op *o, struct gn_err *err)
 {
-	uint64_t began = look(p);
-	enum gn_status s = gn_op_recompute(o->op, err);
+	enum gn_status s;
 
-	if (!s)
-		tell(p, o, 1, began);
+	mark(p, o, 1, 0);
+	s = gn_op_recompute(o->op, err);
+	mark(p, o, 1, 1);
 	return s;
 }
 
@@ -223,8 +225,8 @@ static enum gn_status queue_backward(struct gn_plan *p, const struct gn_plan_op 
 				     struct gn_err *err)
 {
 	enum gn_status s = o->recomputes < 0 || !(halves & GN_BEFORE_SUMS) ? GN_OK : recompute(p, &p->ops[o->recomputes], err);
-	uint64_t began = look(p);
 
+	mark(p, o, 1, 0);
 	if (!s && halves & GN_BEFORE_SUMS)
 		s = gn_op_backward(o->op, err);
 	if (!s && halves & GN_AFTER_SUMS) {
@@ -232,8 +234,7 @@ static enum gn_status queue_backward(struct gn_plan *p, const struct gn_plan_op 
 		if (!s)
 			s = add_gradients(p, o, err);
 	}
-	if (!s)
-		tell(p, o, 1, began);
+	mark(p, o, 1, 1);
 	return s || !accumulated || !(halves & GN_AFTER_SUMS) ? s : accumulate(p, o, accumulated, err);
 }
 

@@ -98,6 +98,15 @@ enum gn_status gn_plan_check_labels(struct gn_plan *p, struct gn_err *err);
 double gn_plan_loss_scale(const struct gn_plan *p);
 /* After a step whose gradients were finite or not: another loss scale for the next, where that helps. */
 void gn_plan_adjust_loss_scale(struct gn_plan *p, int finite);
+/* From the next run on: who is told of operators; borrowed; NULL: nobody. */
+void gn_plan_profile(struct gn_plan *p, const struct gn_plan_profiler *profiler);
+/* What is recorded of training steps. */
+struct gn_plan_graphs {
+	int graphs;   /* 0: none yet, or the device records nothing */
+	size_t nodes; /* kernels and copies in all of them */
+	const char *obstacle; /* why a part is called instead; "" where nothing is known; borrowed until the next call */
+};
+struct gn_plan_graphs gn_plan_graphs(const struct gn_plan *p);
 /* How steps run on a device, for people: "on NVIDIA H100, a step as one graph of 423 nodes"; "" on the host. Valid until the next call. */
 const char *gn_plan_mode(struct gn_plan *p);
 

@@ -157,3 +157,8 @@ void gn_plan_op_cost(const struct gn_plan *p, int index, struct gn_plan_cost *ou
 		backward(p, o, weight, out);
 	}
 }
+
+int gn_plan_op_engines(const struct gn_plan *p, int index, struct gn_op_engine out[GN_OP_ENGINES_MAX])
+{
+	return gn_op_engines(p->ops[index].op, out);
+}

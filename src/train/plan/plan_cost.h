@@ -20,5 +20,7 @@ struct gn_plan_cost {
 int gn_plan_op_count(const struct gn_plan *p);
 /* Operator index in the order of the forward pass. */
 void gn_plan_op_cost(const struct gn_plan *p, int index, struct gn_plan_cost *out);
+/* As gn_op_engines(). */
+int gn_plan_op_engines(const struct gn_plan *p, int index, struct gn_op_engine out[GN_OP_ENGINES_MAX]);
 
 #endif

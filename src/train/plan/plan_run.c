@@ -207,7 +207,9 @@ static enum gn_status run_part(struct gn_plan *p, const struct gn_plan_part *par
 	if (part->group)
 		return part->group->exchange(part->group, p->device.stream, &part->exchange, part->values, err);
 	status = ask(p, part, o, err);
-	if (!status)
+	if (!status && p->options.profiler)
+		status = queue_part(&r, err);
+	else if (!status)
 		status = gn_replay_run(part->replay, p->device.stream, key_of(p, accumulated), queue_part, &r, err);
 	return status ? status : report(p, part, o, err);
 }
@@ -336,31 +338,37 @@ __attribute__((format(printf, 2, 3))) static void say(struct gn_plan *p, const c
 	va_end(args);
 }
 
-static void say_parts(struct gn_plan *p)
+struct gn_plan_graphs gn_plan_graphs(const struct gn_plan *p)
 {
-	const char *where = p->is_cut ? " between the ranks' sums" : "", *obstacle = "";
-	const char *what = p->options.batches > 1 ? "a step's last batch" : "a step";
-	int graphs = 0;
-	size_t nodes = 0;
+	struct gn_plan_graphs g = {0, 0, ""};
 
 	for (int i = 0; i < p->parts.count; i++) {
 		const struct gn_replay *r = p->parts.list[i].replay;
 
 		if (!r)
 			continue; /* collective */
-		nodes += gn_replay_nodes(r);
-		graphs += gn_replay_nodes(r) > 0;
+		g.nodes += gn_replay_nodes(r);
+		g.graphs += gn_replay_nodes(r) > 0;
 		if (gn_replay_obstacle(r)[0])
-			obstacle = gn_replay_obstacle(r);
+			g.obstacle = gn_replay_obstacle(r);
 	}
-	if (obstacle[0])
-		say(p, "call by call%s (no graph: %.60s)", where, obstacle);
-	else if (!graphs)
+	return g;
+}
+
+static void say_parts(struct gn_plan *p)
+{
+	const char *where = p->is_cut ? " between the ranks' sums" : "";
+	const char *what = p->options.batches > 1 ? "a step's last batch" : "a step";
+	const struct gn_plan_graphs g = gn_plan_graphs(p);
+
+	if (g.obstacle[0])
+		say(p, "call by call%s (no graph: %.60s)", where, g.obstacle);
+	else if (!g.graphs)
 		say(p, "%s", gn_device_precision(&p->options));
 	else if (!p->is_cut)
-		say(p, "%s as one graph of %zu nodes", what, nodes);
+		say(p, "%s as one graph of %zu nodes", what, g.nodes);
 	else
-		say(p, "%s as %d graph%s of %zu nodes%s", what, graphs, graphs > 1 ? "s" : "", nodes, where);
+		say(p, "%s as %d graph%s of %zu nodes%s", what, g.graphs, g.graphs > 1 ? "s" : "", g.nodes, where);
 }
 
 const char *gn_plan_mode(struct gn_plan *p)
