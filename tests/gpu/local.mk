@@ -14,7 +14,7 @@ EMULATED = $(CU_FILES:.cu=.eo) tests/gpu/emulate.eo tests/gpu/emulate_machine.eo
 	tests/gpu/emulate_runtime.eo
 EMULATE_H = kernels/cuda/emulate.h tests/gpu/emulate_machine.h kernels/cuda/emulate_queue.h tests/gpu/emulate_runtime.h
 SHELL_TESTS += tests/gpu/device.t
-EXTRA_DIST += tests/gpu/libs tests/gpu/no_host.c tests/gpu/peer tests/gpu/run tests/gpu/run_build.sh tests/gpu/run_bench.sh tests/gpu/emulate.cc tests/gpu/emulate_machine.cc tests/gpu/emulate_memory.cc \
+EXTRA_DIST += tests/gpu/libs tests/gpu/no_host.c tests/gpu/peer tests/gpu/losses.txt tests/gpu/run tests/gpu/run_bench.sh tests/gpu/run_build.sh tests/gpu/run_results.sh tests/gpu/emulate.cc tests/gpu/emulate_machine.cc tests/gpu/emulate_memory.cc \
 	tests/gpu/emulate_nccl.cc tests/gpu/emulate_runtime.cc $(EMULATE_H)
 ORACLE_LIBS = $(KERNELS_LIBS) $(BASE_LIBS) -lm
 GPU_TESTS = tests/gpu/test_dnn tests/gpu/test_kept tests/gpu/test_kernels tests/gpu/test_emulated tests/gpu/test_ops tests/gpu/test_ops_emulated \

@@ -10,19 +10,22 @@ codes=()
 for a in ${arch//,/ }; do codes+=(-gencode "arch=compute_$a,code=sm_$a"); done
 declare -A hashes=() headers=()
 
-# What tests/gpu/libs packed is unpacked into the build folder, and stays there for the next call; a folder is linked.
+# What tests/gpu/libs packed is kept and unpacked in the build folder, for the next call; a folder is linked.
 take_libraries() {
 	local digest
-	if [[ -f $libs ]]; then
-		digest=$(sha256sum <"$libs") || return 1
-		[[ $digest != "$(cat "$build/libs.sha256" 2>/dev/null)" ]] || return 0
-		rm -rf "$build/libs" && mkdir "$build/libs" || return 1
-		# where there is no xz, Python has it
-		tar -C "$build/libs" -xf "$libs" 2>"$build/libs.log" || python3 -m tarfile -e "$libs" "$build/libs" || { cat "$build/libs.log"; return 1; }
-		printf '%s\n' "$digest" >"$build/libs.sha256"
-	elif [[ $libs ]]; then
-		rm -rf "$build"/libs{,.sha256} && ln -s "$(cd "$libs" && pwd)" "$build/libs"
+	if [[ $libs && ! -f $libs ]]; then
+		rm -rf "$build"/libs{,.sha256,.packed} && ln -s "$(cd "$libs" && pwd)" "$build/libs"
+		return
 	fi
+	[[ ! $libs || $libs -ef $build/libs.packed ]] || cp "$libs" "$build/libs.packed" || return 1
+	libs=$build/libs.packed
+	[[ -e $libs ]] || return 0
+	digest=$(sha256sum <"$libs") || return 1
+	[[ $digest != "$(cat "$build/libs.sha256" 2>/dev/null)" ]] || return 0
+	rm -rf "$build/libs" && mkdir "$build/libs" || return 1
+	# where there is no xz, Python has it
+	tar -C "$build/libs" -xf "$libs" 2>"$build/libs.log" || python3 -m tarfile -e "$libs" "$build/libs" || { cat "$build/libs.log"; return 1; }
+	printf '%s\n' "$digest" >"$build/libs.sha256"
 }
 
 # Where NVIDIA's headers and libraries may be: among the libraries, in the toolkit, in the packages that PyTorch brings, which of CUDA 13
@@ -91,7 +94,7 @@ prepare() {
 		hashes[${file#"$build"/}]=$hash
 	done < <(find kernels src transport data tests/gpu tests/transport tests/golden -type f \( -name '*.[chS]' -o -name '*.cu' -o -name '*.cuh' \
 		-o -name '*.json' \) -exec sha256sum {} + && sha256sum "$build"/config/src/*.h)
-	flags=("${CC:-gcc}" -std=gnu11 -O2 -g -D_GNU_SOURCE -DHAVE_CONFIG_H '-DGN_SITE_FILE="/etc/gannet.conf"' '-DGN_JOBS_DIR="/usr/share/gannet/slurm/jobs"' -fopenmp -fno-math-errno)
+	flags=("${CC:-gcc}" -std=gnu11 -O2 -D_GNU_SOURCE -DHAVE_CONFIG_H '-DGN_SITE_FILE="/etc/gannet.conf"' '-DGN_JOBS_DIR="/usr/share/gannet/slurm/jobs"' -fopenmp -fno-math-errno)
 	nvcc_flags=(-std=c++17 -O3 -lineinfo "${codes[@]}")
 	folder_users=" $(grep -rl --include='*.c' GN_CUDA_FOLDER kernels transport tests/gpu | tr '\n' ' ')"
 	includes=(-I"$build/config" -I. -I"$cuda/include")
