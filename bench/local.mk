@@ -1,6 +1,3 @@
-noinst_PROGRAMS += bench/plan
-bench_plan_SOURCES = bench/plan.c
-bench_plan_LDADD = $(TRAIN_LIBS) $(KERNELS_LIBS) $(BASE_LIBS)
 noinst_PROGRAMS += bench/convs
 bench_convs_SOURCES = bench/convs.c
 bench_convs_LDADD = $(TRAIN_LIBS) $(KERNELS_LIBS) $(BASE_LIBS)

@@ -33,7 +33,6 @@ enum gn_status gn_compute_create_cuda(struct gn_stream *s, const struct gn_compu
 /* After its operators and updates. NULL is fine. */
 void gn_compute_destroy(struct gn_compute *c);
 struct gn_stream *gn_compute_stream(const struct gn_compute *c);
-enum gn_backend gn_compute_backend(const struct gn_compute *c);
 /* For gn_op_desc.device; NULL on the host. */
 struct gn_op_device *gn_compute_ops(const struct gn_compute *c);
 

@@ -11,11 +11,6 @@ struct gn_stream *gn_compute_stream(const struct gn_compute *c)
 	return c->stream;
 }
 
-enum gn_backend gn_compute_backend(const struct gn_compute *c)
-{
-	return c->backend;
-}
-
 struct gn_op_device *gn_compute_ops(const struct gn_compute *c)
 {
 	return c->ops;

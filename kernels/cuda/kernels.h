@@ -22,7 +22,6 @@ extern "C" {
 #include "kernels/loss.h"
 #include "kernels/optim.h"
 
-
 struct gn_cuda_batch_norm {
 	enum gn_cuda_type type;
 	size_t rows; /* n * h * w; at least 2 in training */
@@ -71,7 +70,6 @@ enum gn_status gn_cuda_batch_norm_grad_apply(struct gn_cuda_stream *s, const str
 					     const struct gn_cuda_batch_norm_grad *g, size_t total_rows,
 					     struct gn_err *err);
 
-
 /* Tensors are [n][h][w][c]. kernel at most 15, pad at most half of it. argmax: one byte per output, the position in the window. NaN
  * counts as the maximum; of equal values the first in row order is taken. */
 enum gn_status gn_cuda_max_pool(struct gn_cuda_stream *s, enum gn_cuda_type type, const struct gn_cuda_window *w,
@@ -83,7 +81,6 @@ enum gn_status gn_cuda_average_pool(struct gn_cuda_stream *s, enum gn_cuda_type 
 				    const void *x, void *y, struct gn_err *err);
 enum gn_status gn_cuda_average_pool_grad(struct gn_cuda_stream *s, enum gn_cuda_type type,
 					 const struct gn_cuda_window *w, const void *dy, void *dx, struct gn_err *err);
-
 
 struct gn_cuda_loss_args {
 	enum gn_cuda_type type;
@@ -104,7 +101,6 @@ struct gn_cuda_loss_args {
 
 enum gn_status gn_cuda_softmax_cross_entropy(struct gn_cuda_stream *s, const struct gn_cuda_loss_args *a,
 					     struct gn_err *err);
-
 
 struct gn_cuda_optim_tensor {
 	float *params;
@@ -140,7 +136,6 @@ enum gn_status gn_cuda_optim_step(struct gn_cuda_optim *o, struct gn_cuda_stream
 enum gn_status gn_cuda_average(struct gn_cuda_stream *s, float *average, const float *x, size_t count, const float *decay,
 			       const int32_t *skip, struct gn_err *err);
 
-
 /* Small values of the host arrive in device memory as arguments of a kernel: they are read before the call returns, and a graph repeats
  * them. bytes: a multiple of 4, at most GN_CUDA_PUT_BYTES_MAX; `to` is aligned to 4. */
 #define GN_CUDA_PUT_BYTES_MAX 128
@@ -161,7 +156,6 @@ enum gn_status gn_cuda_scale(struct gn_cuda_stream *s, enum gn_cuda_type type, v
 /* *found |= 1 if an element is infinite or NaN. */
 enum gn_status gn_cuda_find_nonfinite(struct gn_cuda_stream *s, enum gn_cuda_type type, const void *x, size_t count,
 				      int32_t *found, struct gn_err *err);
-
 
 /* Tensors of n images in the orders [n][pixels][channels] and [n][channels][pixels]. */
 struct gn_cuda_order {
@@ -196,7 +190,6 @@ struct gn_cuda_dropout {
 enum gn_status gn_cuda_drop(struct gn_cuda_stream *s, enum gn_cuda_type type, const struct gn_cuda_dropout *d,
 			    const void *x, void *y, size_t count, struct gn_err *err);
 
-
 /* Gradient compression as defined in kernels/ref/compress.h, in float. Selects the k largest of count (at most 2^31 - 1) elements
  * into indices and values [k]. rest: x with the selected elements set to zero, may alias x, may be NULL. scratch:
  * gn_cuda_top_k_scratch_bytes() bytes, reusable between calls. */
@@ -212,7 +205,6 @@ enum gn_status gn_cuda_quantise(struct gn_cuda_stream *s, const float *x, size_t
 /* to = or += the dequantised values. */
 enum gn_status gn_cuda_dequantise(struct gn_cuda_stream *s, const int8_t *from, const float *scales, size_t count, int adds,
 				  float *to, struct gn_err *err);
-
 
 struct gn_cuda_image_args {
 	enum gn_cuda_type type; /* of the samples */

@@ -1,13 +1,11 @@
 /* Shared by all kernels: vector types, block reductions, and launches with error checks.
  *
- * GN_CUDA_EMULATE compiles the same kernels for the host's processor, on which tests/gpu runs them without a GPU.
+ * With GN_CUDA_EMULATE and tests/gpu/emulate.h before it, the same kernels are compiled for the host's processor.
  */
 #ifndef GN_KERNELS_CUDA_LAUNCH_CUH
 #define GN_KERNELS_CUDA_LAUNCH_CUH
 
-#ifdef GN_CUDA_EMULATE
-#include "kernels/cuda/emulate.h"
-#else
+#ifndef GN_CUDA_EMULATE
 #include "src/device/cuda_native.h"
 #endif
 #include "kernels/cuda/kernels.h"
@@ -154,19 +152,12 @@ static inline int multiprocessors(const struct gn_cuda_stream *s)
 	return gn_cuda_device_info(gn_cuda_stream_device(s))->multiprocessors;
 }
 
+#ifndef GN_CUDA_EMULATE
 /* name: for errors, such as "kernel batch_norm_sums". */
 template <class... P, class... A> static enum gn_status launch(struct gn_cuda_stream *s, const char *name,
 							       struct gn_err *err, dim3 grid, unsigned threads,
 							       void (*kernel)(P...), A... args)
 {
-#ifdef GN_CUDA_EMULATE
-	enum gn_status status = gn_emulate_look_at(s, name, err, P(args)...);
-
-	if (status)
-		return status;
-	return gn_emulate(
-		s, grid, threads, [=]() { kernel(P(args)...); }, name, err);
-#else
 	int ordinal = s->device->info.ordinal;
 	enum gn_status status = gn_cuda_check(cudaSetDevice(ordinal), "cudaSetDevice", ordinal, err);
 
@@ -174,8 +165,8 @@ template <class... P, class... A> static enum gn_status launch(struct gn_cuda_st
 		return status;
 	kernel<<<grid, threads, 0, s->native>>>(P(args)...);
 	return gn_cuda_check(cudaGetLastError(), name, ordinal, err);
-#endif
 }
+#endif
 
 } // namespace gn
 

@@ -39,7 +39,6 @@ size_t gn_cuda_conv_bn_room_bytes(const struct gn_cuda_conv *c)
 	return most;
 }
 
-
 /* Each struct holds only the tensors of its graph. */
 static struct gn_dnn_data forward_data(const struct gn_cuda_conv *c)
 {
@@ -97,7 +96,6 @@ enum gn_status gn_cuda_conv_bn_data_back(struct gn_cuda_conv *c, struct gn_err *
 
 	return gn_dnn_run(c->norm_data, &d, c->base.buffers.scratch, err);
 }
-
 
 enum { APART, TOGETHER, WAYS };
 

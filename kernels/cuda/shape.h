@@ -12,7 +12,6 @@
 
 #define GN_CUDA_THREADS 256 /* per block, unless a kernel says otherwise */
 
-
 struct gn_cuda_tile {
 	int vectors;   /* per row */
 	int lanes;     /* a power of two, lanes * row_lanes == GN_CUDA_THREADS */
@@ -47,7 +46,6 @@ GN_HD struct gn_cuda_tile gn_cuda_tile_make(size_t rows, int vectors, int blocks
 	t.chunks = (int)((rows + t.rows_per_chunk - 1) / t.rows_per_chunk);
 	return t;
 }
-
 
 struct gn_cuda_window {
 	int n, c, h, w; /* input */
@@ -91,7 +89,6 @@ GN_HD int gn_cuda_adaptive_first(int i, int in, int out)
 	return o;
 }
 
-
 /* The pixels of a row or column that contribute to one pixel of a sample, weighted by the triangle filter of
  * data/sample/resize.h. */
 struct gn_cuda_taps {
@@ -120,7 +117,6 @@ GN_HD float gn_cuda_tap_weight(const struct gn_cuda_taps *t, int k)
 
 	return t->count == 1 ? 1 : weight > 0 ? weight : 0;
 }
-
 
 #define GN_CUDA_CHUNK_ELEMENTS 8192 /* a multiple of the elements per thread, so that every chunk starts aligned */
 

@@ -44,15 +44,7 @@ static void print_json(const char *folder, const struct gn_checkpoint_info *info
 	gn_json_int(&j, "global_batch", info->global_batch);
 	gn_json_string(&j, "dataset", info->dataset_digest);
 	gn_json_bool(&j, "encrypted", info->is_encrypted);
-	gn_json_array(&j, "files");
-	for (size_t i = 0; i < count; i++) {
-		gn_json_object(&j, NULL);
-		gn_json_string(&j, "name", files[i].name);
-		gn_json_uint(&j, "bytes", files[i].len_bytes);
-		gn_json_string(&j, "sha256", files[i].sha256);
-		gn_json_end(&j);
-	}
-	gn_json_end(&j);
+	gn_checkpoint_files_json(&j, files, count);
 	gn_json_end(&j);
 	puts(gn_json_text(&j));
 	gn_json_release(&j);

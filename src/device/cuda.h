@@ -109,7 +109,6 @@ void gn_cuda_arena_destroy(struct gn_cuda_arena *a);
 void *gn_cuda_arena_take(struct gn_cuda_arena *a, size_t bytes);
 /* Takes all pieces back at once; their memory keeps what was written. */
 void gn_cuda_arena_empty(struct gn_cuda_arena *a);
-size_t gn_cuda_arena_used(const struct gn_cuda_arena *a);
 
 #ifdef __cplusplus
 }

@@ -83,8 +83,3 @@ void gn_cuda_arena_empty(struct gn_cuda_arena *a)
 {
 	a->used = 0;
 }
-
-size_t gn_cuda_arena_used(const struct gn_cuda_arena *a)
-{
-	return a->used;
-}

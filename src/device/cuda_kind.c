@@ -46,11 +46,6 @@ static enum gn_status cuda_stream_copy(struct gn_stream *s, void *to, const void
 	return gn_cuda_copy(gn_cuda_stream_of(s), to, from, bytes, err);
 }
 
-static enum gn_status cuda_stream_fill(struct gn_stream *s, void *to, int byte, size_t bytes, struct gn_err *err)
-{
-	return gn_cuda_fill(gn_cuda_stream_of(s), to, byte, bytes, err);
-}
-
 static enum gn_status cuda_event_create(struct gn_device *d, int timed, struct gn_event **out, struct gn_err *err)
 {
 	struct gn_cuda_event *e;
@@ -165,7 +160,7 @@ static void cuda_graph_destroy(struct gn_graph *g)
 const struct gn_device_kind gn_cuda_device_kind = {
 	.queued = 1, .close = cuda_close, .memory = cuda_memory, .stream_create = cuda_stream_create, .stream_destroy = cuda_stream_destroy,
 	.stream_wait = cuda_stream_wait, .stream_after = cuda_stream_after, .stream_copy = cuda_stream_copy,
-	.stream_fill = cuda_stream_fill, .event_create = cuda_event_create, .event_destroy = cuda_event_destroy,
+	.event_create = cuda_event_create, .event_destroy = cuda_event_destroy,
 	.event_record = cuda_event_record, .event_wait = cuda_event_wait, .event_done = cuda_event_done,
 	.event_between = cuda_event_between, .event_native = cuda_event_native, .buffer_alloc = cuda_buffer_alloc, .buffer_free = cuda_buffer_free,
 	.pinned_alloc = cuda_pinned_alloc, .pinned_free = cuda_pinned_free, .pin = cuda_pin, .unpin = cuda_unpin, .record_begin = cuda_record_begin,

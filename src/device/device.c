@@ -67,11 +67,6 @@ enum gn_status gn_stream_copy(struct gn_stream *s, void *to, const void *from, s
 	return s->device->kind->stream_copy(s, to, from, bytes, err);
 }
 
-enum gn_status gn_stream_fill(struct gn_stream *s, void *to, int byte, size_t bytes, struct gn_err *err)
-{
-	return s->device->kind->stream_fill(s, to, byte, bytes, err);
-}
-
 enum gn_status gn_event_create(struct gn_device *d, struct gn_event **out, struct gn_err *err)
 {
 	return d->kind->event_create(d, 0, out, err);

@@ -60,8 +60,6 @@ enum gn_status gn_stream_after(struct gn_stream *s, const struct gn_event *event
 /* Queues a copy. Either side may be memory of the device, pinned memory, or any other memory of the host; a call that writes the last
  * may block until the copy is done. Until it is done, nobody changes `from`, whatever memory it is. The two do not overlap. */
 enum gn_status gn_stream_copy(struct gn_stream *s, void *to, const void *from, size_t bytes, struct gn_err *err);
-/* Queues: every byte of the device's memory becomes `byte`. */
-enum gn_status gn_stream_fill(struct gn_stream *s, void *to, int byte, size_t bytes, struct gn_err *err);
 
 /* --- Events --- */
 

@@ -23,7 +23,6 @@ struct gn_device_kind {
 	enum gn_status (*stream_wait)(struct gn_stream *s, struct gn_err *err);
 	enum gn_status (*stream_after)(struct gn_stream *s, const struct gn_event *event, struct gn_err *err);
 	enum gn_status (*stream_copy)(struct gn_stream *s, void *to, const void *from, size_t bytes, struct gn_err *err);
-	enum gn_status (*stream_fill)(struct gn_stream *s, void *to, int byte, size_t bytes, struct gn_err *err);
 	enum gn_status (*event_create)(struct gn_device *d, int timed, struct gn_event **out, struct gn_err *err);
 	void (*event_destroy)(struct gn_event *e);
 	enum gn_status (*event_record)(struct gn_event *e, struct gn_stream *s, struct gn_err *err);

@@ -1,4 +1,4 @@
-#include "kernels/cuda/emulate.h"
+#include "tests/gpu/emulate.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -63,8 +63,3 @@ void gn_cuda_arena_destroy(struct gn_cuda_arena *a)
 	gn_cuda_stream_destroy(a->zeroing);
 	free(a);
 }
-
-size_t gn_cuda_arena_used(const struct gn_cuda_arena *a)
-{
-	return a->used;
-}

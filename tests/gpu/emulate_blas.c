@@ -6,7 +6,7 @@
  */
 #include "kernels/cuda/blas.h"
 
-#include "kernels/cuda/emulate_queue.h"
+#include "tests/gpu/emulate_queue.h"
 
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 #include "tests/gpu/emulate_machine.h"
 
 #include "src/device/cuda_native.h"
-#include "kernels/cuda/emulate_queue.h"
+#include "tests/gpu/emulate_queue.h"
 
 #include <stdio.h>
 #include <stdlib.h>

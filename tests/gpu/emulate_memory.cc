@@ -1,5 +1,5 @@
 /* The emulated machine's memory: what is allocated and pinned, and copies between. */
-#include "kernels/cuda/emulate_queue.h"
+#include "tests/gpu/emulate_queue.h"
 #include "tests/gpu/emulate_runtime.h"
 
 #include <stdlib.h>

@@ -12,7 +12,7 @@ GPU_CHECKS = \
 	tests/gpu/test_kernels.c
 EMULATED = $(CU_FILES:.cu=.eo) tests/gpu/emulate.eo tests/gpu/emulate_machine.eo tests/gpu/emulate_memory.eo \
 	tests/gpu/emulate_runtime.eo
-EMULATE_H = kernels/cuda/emulate.h tests/gpu/emulate_machine.h kernels/cuda/emulate_queue.h tests/gpu/emulate_runtime.h
+EMULATE_H = tests/gpu/emulate.h tests/gpu/emulate_machine.h tests/gpu/emulate_queue.h tests/gpu/emulate_runtime.h
 SHELL_TESTS += tests/gpu/device.t
 EXTRA_DIST += tests/gpu/libs tests/gpu/no_host.c tests/gpu/peer tests/gpu/losses.txt tests/gpu/run tests/gpu/run_bench.sh tests/gpu/run_build.sh tests/gpu/run_results.sh tests/gpu/emulate.cc tests/gpu/emulate_machine.cc tests/gpu/emulate_memory.cc \
 	tests/gpu/emulate_nccl.cc tests/gpu/emulate_runtime.cc $(EMULATE_H)
@@ -86,7 +86,7 @@ EMULATE = $(NVCC) -std=c++17 -O2 -g -D_GNU_SOURCE -DGN_CUDA_EMULATE -I$(top_srcd
 	-Xcompiler -Wall,-Wextra,-Wno-unknown-pragmas,-fno-exceptions -x c++ -c
 .cu.eo:
 	@$(MKDIR_P) $(@D)
-	$(AM_V_GEN)$(EMULATE) -o $@ $<
+	$(AM_V_GEN)$(EMULATE) -include $(top_srcdir)/tests/gpu/emulate.h -o $@ $<
 .cc.eo:
 	@$(MKDIR_P) $(@D)
 	$(AM_V_GEN)$(EMULATE) -o $@ $<

@@ -1,5 +1,5 @@
 /* The emulated machine itself: that what is not waited for is not there, and that what a GPU refuses is refused. */
-#include "kernels/cuda/emulate_queue.h"
+#include "tests/gpu/emulate_queue.h"
 
 #include "kernels/cuda/autotune.h"
 #include "src/device/cuda_native.h"

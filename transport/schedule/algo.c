@@ -191,27 +191,3 @@ uint32_t gn_algorithm_pieces(double parts, size_t bytes, size_t piece_bytes)
 
 	return pieces < 1 ? 1 : pieces > PIECES_MAX ? PIECES_MAX : (uint32_t)pieces;
 }
-
-enum gn_status gn_algo_ring(int rank, int size, uint32_t pieces, int with_copy, struct gn_schedule **out,
-			    struct gn_err *err)
-{
-	struct gn_algo_args args = {.rank = rank, .size = size, .pieces = pieces, .with_copy = with_copy};
-
-	return gn_algorithm_schedule(gn_algorithm_find(GN_COLLECTIVE_ALLREDUCE, "ring"), &args, out, err);
-}
-
-enum gn_status gn_algo_recursive_doubling(int rank, int size, uint32_t pieces, int with_copy, struct gn_schedule **out,
-					  struct gn_err *err)
-{
-	struct gn_algo_args args = {.rank = rank, .size = size, .pieces = pieces, .with_copy = with_copy};
-
-	return gn_algorithm_schedule(gn_algorithm_find(GN_COLLECTIVE_ALLREDUCE, "recursive-doubling"), &args, out, err);
-}
-
-enum gn_status gn_algo_broadcast(int rank, int size, int root, uint32_t pieces, struct gn_schedule **out,
-				 struct gn_err *err)
-{
-	struct gn_algo_args args = {.rank = rank, .size = size, .root = root, .pieces = pieces};
-
-	return gn_algorithm_schedule(gn_algorithm_find(GN_COLLECTIVE_BROADCAST, "binomial"), &args, out, err);
-}

@@ -63,12 +63,4 @@ enum gn_status gn_algorithm_parts(const struct gn_algorithm *a, const struct gn_
 /* The number of pieces (1 to 64) with which that message is about piece_bytes long, not less, for a buffer of `bytes`. */
 uint32_t gn_algorithm_pieces(double parts, size_t bytes, size_t piece_bytes);
 
-/* Shortcuts to three algorithms: ring and recursive doubling for allreduce, a binomial tree with `pieces` chunks for broadcast. */
-enum gn_status gn_algo_ring(int rank, int size, uint32_t pieces, int with_copy, struct gn_schedule **out,
-			    struct gn_err *err);
-enum gn_status gn_algo_recursive_doubling(int rank, int size, uint32_t pieces, int with_copy, struct gn_schedule **out,
-					  struct gn_err *err);
-enum gn_status gn_algo_broadcast(int rank, int size, int root, uint32_t pieces, struct gn_schedule **out,
-				 struct gn_err *err);
-
 #endif

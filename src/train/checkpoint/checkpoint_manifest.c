@@ -104,6 +104,19 @@ static void json_info(struct gn_json *j, const struct gn_checkpoint_info *info)
 		gn_json_string(j, "options", info->options);
 }
 
+void gn_checkpoint_files_json(struct gn_json *j, const struct gn_checkpoint_file *files, size_t count)
+{
+	gn_json_array(j, "files");
+	for (size_t i = 0; i < count; i++) {
+		gn_json_object(j, NULL);
+		gn_json_string(j, "name", files[i].name);
+		gn_json_uint(j, "bytes", files[i].len_bytes);
+		gn_json_string(j, "sha256", files[i].sha256);
+		gn_json_end(j);
+	}
+	gn_json_end(j);
+}
+
 enum gn_status gn_checkpoint_manifest_write(const char *folder, const struct gn_checkpoint_info *info,
 					    const struct gn_checkpoint_file *files, size_t count, struct gn_err *err)
 {
@@ -116,15 +129,7 @@ enum gn_status gn_checkpoint_manifest_write(const char *folder, const struct gn_
 	gn_json_init(&j);
 	gn_json_object(&j, NULL);
 	json_info(&j, info);
-	gn_json_array(&j, "files");
-	for (size_t i = 0; i < count; i++) {
-		gn_json_object(&j, NULL);
-		gn_json_string(&j, "name", files[i].name);
-		gn_json_uint(&j, "bytes", files[i].len_bytes);
-		gn_json_string(&j, "sha256", files[i].sha256);
-		gn_json_end(&j);
-	}
-	gn_json_end(&j);
+	gn_checkpoint_files_json(&j, files, count);
 	gn_json_end(&j);
 	if (info->key)
 		status = gn_checkpoint_sign(&j.text, info->key, err);

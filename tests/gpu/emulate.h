@@ -5,11 +5,11 @@
  * Concurrency of real hardware is not emulated; but cuda:0 runs a block's threads first to last and cuda:1 last to first, so that
  * a missing barrier changes a result on one of them.
  */
-#ifndef GN_KERNELS_CUDA_EMULATE_H
-#define GN_KERNELS_CUDA_EMULATE_H
+#ifndef GN_TESTS_GPU_EMULATE_H
+#define GN_TESTS_GPU_EMULATE_H
 
 #include "src/device/cuda.h"
-#include "kernels/cuda/emulate_queue.h"
+#include "tests/gpu/emulate_queue.h"
 
 #include <math.h>
 #include <stdint.h>
@@ -44,6 +44,23 @@ template <class... A> static enum gn_status gn_emulate_look_at(const struct gn_c
 	((status = status ? status : gn_emulate_look(s, &given, sizeof given, name, err)), ...);
 	return status;
 }
+
+namespace gn
+{
+
+/* In place of that of kernels/cuda/launch.cuh. */
+template <class... P, class... A> static enum gn_status launch(struct gn_cuda_stream *s, const char *name, struct gn_err *err, dim3 grid,
+							       unsigned threads, void (*kernel)(P...), A... args)
+{
+	enum gn_status status = gn_emulate_look_at(s, name, err, P(args)...);
+
+	if (status)
+		return status;
+	return gn_emulate(
+		s, grid, threads, [=]() { kernel(P(args)...); }, name, err);
+}
+
+} // namespace gn
 
 static inline void __syncthreads(void)
 {

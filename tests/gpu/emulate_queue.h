@@ -3,8 +3,8 @@
  *
  * Thread safety: as src/device/cuda.h.
  */
-#ifndef GN_KERNELS_CUDA_EMULATE_QUEUE_H
-#define GN_KERNELS_CUDA_EMULATE_QUEUE_H
+#ifndef GN_TESTS_GPU_EMULATE_QUEUE_H
+#define GN_TESTS_GPU_EMULATE_QUEUE_H
 
 #include "src/device/cuda.h"
 
