@@ -88,7 +88,6 @@ double gn_ref_sum_squares(const float *x, size_t count);
 /* average = decay * average + (1 - decay) * values. */
 void gn_average_step(float *average, const float *values, size_t count, double decay);
 
-
 struct gn_sgd {
 	double lr;
 	double momentum; /* 0: the buffer is not accessed and may be NULL */

@@ -341,7 +341,7 @@ static const struct gn_option options_table[] = {
 	 .help = "train: measure the forward pass of evaluation instead"},
 	{.name = "profile", .kind = GN_OPTION_FLAG, .offset = FIELD(profile),
 	 .help = "train: also times each operator, forward and backward, on the device's clock in more steps, without graphs; "
-		 "with --json the tables go to stderr"},
+		 "with --json the tables go to stderr; of rank 0"},
 	{.name = "init", .kind = GN_OPTION_TEXT, .offset = FIELD(init), .value_name = "HOW", .initial = "seed:1",
 	 .help = "train: initial parameters: PATH of a safetensors file, formula, or seed:N"},
 	{.name = "threads", .kind = GN_OPTION_INT, .offset = FIELD(threads), .value_name = "N", .initial = "0", .min = 0,

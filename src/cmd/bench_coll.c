@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-
 /* The layout of inputs and results: see the table in transport/coll/comm.h. */
 struct shape {
 	enum gn_collective what;
@@ -214,7 +213,6 @@ enum gn_status gn_bench_collective(struct gn_bench *b, enum gn_collective what, 
 	}
 	return status;
 }
-
 
 static int peer_of(const struct gn_bench *b)
 {

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-
 #define ITERS_MIN 5
 
 void gn_timing_summarise(double *times, int64_t n, double mean_us, struct gn_timing *t)
@@ -82,7 +81,6 @@ enum gn_status gn_bench_loop(const struct gn_bench_plan *plan, const struct gn_b
 		gn_timing_summarise(times, n, mean_us, out);
 	return status;
 }
-
 
 /* from the mean time; GB = 10^9 bytes */
 static double gb_per_s(double bytes, const struct gn_timing *t)

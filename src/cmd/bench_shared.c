@@ -17,7 +17,6 @@
 #define COPIES_MAX 20000u
 #define COPY_TRIES 3
 
-
 struct timed {
 	struct gn_comm *comm;
 	enum gn_status (*run)(void *context, struct gn_err *err);
@@ -109,7 +108,6 @@ enum gn_status gn_bench_add_wrong(struct gn_bench *b, int64_t here, struct gn_ti
 	return status;
 }
 
-
 static void add_name(char *names, size_t size, const char *name)
 {
 	size_t len = strlen(names);
@@ -195,7 +193,6 @@ enum gn_status gn_bench_row(struct gn_bench *b, struct gn_bench_row *row,
 	row->transport = NULL;
 	return GN_OK;
 }
-
 
 static enum gn_status slowest(struct gn_bench *b, double *value, struct gn_err *err)
 {

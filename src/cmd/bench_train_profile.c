@@ -150,13 +150,14 @@ void gn_bench_profile_destroy(struct gn_bench_profile *f)
 /* Operators of one kind, or one of them, both passes. */
 struct row {
 	struct gn_plan_cost cost;
+	int op; /* in the order of forward */
 	int count;
 	double ms[2];
 };
 
 static struct row row_of(const struct train_bench *b, int op)
 {
-	struct row r = {.cost = {.kind = "loss", .name = ""}, .count = 1, .ms = {times_of(b->profile, op, 0)[0], times_of(b->profile, op, 1)[0]}};
+	struct row r = {.cost = {.kind = "loss", .name = ""}, .op = op, .count = 1, .ms = {times_of(b->profile, op, 0)[0], times_of(b->profile, op, 1)[0]}};
 
 	if (op < gn_plan_op_count(b->plan))
 		gn_plan_op_cost(b->plan, op, &r.cost);
@@ -224,6 +225,7 @@ static void row_json(struct gn_json *j, const struct row *r)
 		gn_json_object(j, k ? "backward" : "forward");
 		gn_json_fixed(j, "ms", r->ms[k], 4);
 		gn_json_fixed(j, "bytes", r->cost.bytes[k], 0);
+		gn_json_fixed(j, "flops", r->cost.flops[k], 0);
 		gn_json_fixed(j, "gb_per_s", per_s(r->cost.bytes[k], r->ms[k]) / 1e9, 1);
 		gn_json_fixed(j, "tflop_per_s", per_s(r->cost.flops[k], r->ms[k]) / 1e12, 2);
 		gn_json_end(j);
@@ -254,8 +256,15 @@ void gn_bench_profile_json(const struct train_bench *b, struct gn_json *j)
 	gn_json_end(j);
 	gn_json_array(j, "operators");
 	for (int i = 0; i < f->ops; i++) {
+		const struct gn_layout *out = &rows[i].cost.out;
+
 		gn_json_object(j, NULL);
+		gn_json_int(j, "op", rows[i].op);
 		gn_json_string(j, "name", rows[i].cost.name);
+		gn_json_array(j, "out");
+		for (int k = 0; k < 4; k++)
+			gn_json_int(j, NULL, (int[]){out->n, out->c, out->h, out->w}[k]);
+		gn_json_end(j);
 		row_json(j, &rows[i]);
 	}
 	gn_json_end(j);
@@ -265,7 +274,10 @@ void gn_bench_profile_json(const struct train_bench *b, struct gn_json *j)
 
 static void row_print(FILE *to, const struct row *r, const char *name, double step_ms)
 {
-	fprintf(to, "%-30.30s", name);
+	const size_t len = strlen(name);
+
+	/* of a long name the end tells more */
+	fprintf(to, "%-44s", len > 44 ? name + len - 44 : name);
 	for (int k = 0; k < 2; k++)
 		fprintf(to, " %9.3f %7.0f %7.1f", r->ms[k], per_s(r->cost.bytes[k], r->ms[k]) / 1e9, per_s(r->cost.flops[k], r->ms[k]) / 1e12);
 	fprintf(to, " %5.1f %%\n", step_ms > 0 ? 100 * ms_of(r) / step_ms : 0);
@@ -275,22 +287,23 @@ void gn_bench_profile_print(const struct train_bench *b, FILE *to)
 {
 	const struct gn_bench_profile *f = b->profile;
 	struct row *rows = calloc((size_t)f->ops, sizeof *rows), kinds[KINDS_MAX];
-	char name[96];
+	char name[160];
 	int count;
 	double all;
 
 	if (!rows)
 		return;
 	all = make_rows(b, rows, kinds, &count);
-	fprintf(to, "\n# by kind of operator, medians of %lld steps without graphs; a step took %.3f ms, of it operators %.3f\n%-30s %9s %7s %7s %9s "
+	fprintf(to, "\n# by kind of operator, medians of %lld steps without graphs; a step took %.3f ms, of it operators %.3f\n%-44s %9s %7s %7s %9s "
 	       "%7s %7s %7s\n", (long long)f->steps, f->whole[0], all, "", "forward", "GB/s", "TFLOP/s", "backward", "GB/s", "TFLOP/s", "share");
 	for (int i = 0; i < count; i++) {
 		snprintf(name, sizeof name, "%d x %s", kinds[i].count, kinds[i].cost.kind);
 		row_print(to, &kinds[i], name, f->whole[0]);
 	}
-	fprintf(to, "%-30s %9.3f ms: the batch, the update, sums over ranks, and gaps\n\n# the slowest operators\n", "the rest", f->whole[0] - all);
+	fprintf(to, "%-44s %9.3f ms: the batch, the update, sums over ranks, and gaps\n\n# the slowest operators\n", "the rest", f->whole[0] - all);
 	for (int i = 0; i < f->ops && i < SLOWEST; i++) {
-		snprintf(name, sizeof name, "%s %s", rows[i].cost.name, rows[i].cost.kind);
+		snprintf(name, sizeof name, "%s %s %dx%dx%d", rows[i].cost.name, rows[i].cost.kind, rows[i].cost.out.c, rows[i].cost.out.h,
+			 rows[i].cost.out.w);
 		row_print(to, &rows[i], name, f->whole[0]);
 	}
 	free(rows);

@@ -143,7 +143,7 @@ static void print(struct train_bench *b)
 	       gn_comm_size(b->comm), gn_comm_size(b->comm) > 1 ? "s" : "", omp_get_max_threads(), images_per_s);
 	printf("%-22s %10s %10s %10s\n", "ms", "p10", "median", "p90");
 	for (int i = 0; i < PARTS; i++)
-		if (i == STEP || (i == EXPOSED && gn_replica_sums_on_gpus(&b->replica)) || (!b->is_queued && (!b->o->inference || i == FORWARD)))
+		if (i == STEP || (i == EXPOSED && !b->o->inference && gn_replica_sums_on_gpus(&b->replica)) || (!b->is_queued && (!b->o->inference || i == FORWARD)))
 			printf("%-22s %10.2f %10.2f %10.2f\n", part_names[i], b->times[i][n / 10] * 1e3,
 			       median_of(b->times[i], n) * 1e3, b->times[i][n * 9 / 10] * 1e3);
 	printf("a step of a rank computes %.3g GFLOP and moves %.3g GB, if no cache keeps anything from one operator to the next: %.4g "

@@ -89,7 +89,6 @@ struct gn_log *gn_cmd_log(void)
 	return log;
 }
 
-
 static const struct {
 	const char *key, *variable;
 } keys[] = {{"tuning", "GANNET_TUNING"},	  {"interfaces", "UCX_NET_DEVICES"},

@@ -269,7 +269,6 @@ static int shard_info(const char *path, int json, struct gn_err *err)
 	return code;
 }
 
-
 struct signature {
 	size_t at, len;
 	const char *bytes, *kind;

@@ -98,7 +98,6 @@ static enum gn_status time_all(const struct gn_sim_options *o, const struct gn_s
 	return status;
 }
 
-
 static enum gn_status verify_one(const struct gn_algorithm *a, int size, int *proved, struct gn_err *err)
 {
 	static const uint32_t pieces[] = {1, 3};

@@ -46,7 +46,6 @@ static enum gn_status by_options(const struct gn_sim_options *o, struct describe
 	return spread(d, o->step_bytes, o->buckets, end * (1 - o->backward), end, err);
 }
 
-
 struct log_sums {
 	double steps, stages, batch, bytes, buckets, data, forward, backward, optimizer;
 };
@@ -108,7 +107,6 @@ static enum gn_status by_log(const char *path, struct described *d, struct gn_er
 	return spread(d, s.bytes, s.buckets, begin, end, err);
 }
 
-
 static enum gn_status number(const json_t *object, const char *key, double least, double most, double *out,
 			     struct gn_err *err)
 {
@@ -164,7 +162,6 @@ static enum gn_status by_file(const char *path, struct described *d, struct gn_e
 	d->step.after_s = after / 1e3;
 	return status ? gn_err_prefix(err, "%s", path) : GN_OK;
 }
-
 
 static void print_step(const struct gn_sim_options *o, const struct gn_sim_topology *t, const struct gn_algorithm *a,
 		       const struct described *d, double seconds, double exposed)

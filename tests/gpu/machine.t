@@ -50,10 +50,26 @@ ends() {
 }
 said() { grep -qE -e "$1" "$scratch/out" || { cat "$scratch/out"; return 1; }; }
 unset LD_LIBRARY_PATH
+refused() { # WORDS OPTION...: before anything is done
+	local code
+	PATH=$scratch/bin:$PATH "$tree/tests/gpu/run" "${@:2}" >"$scratch/out" 2>&1
+	code=$?
+	((code == 2)) && said "^tests/gpu/run: $1"
+}
+mkdir "$scratch/full" && touch "$scratch/full/output.txt"
+tar -C "$scratch" -czf "$scratch/none.tar.gz" full
+check "two calls in one" refused '--first and --second' --first --second
+check "a word that is no option" refused 'no option is called first' first
+check "an empty list of parts" refused '--only needs a value' --only ''
+check "a folder that has results" refused '.*earlier call' --results "$scratch/full" --build "$scratch/none"
+check "what are no plans" refused '.*holds no plans' --plans "$scratch/none.tar.gz" --build "$scratch/none"
+echo $$ >"$scratch/full/pid"
+check "a build folder in which somebody works" refused 'process .* works in' --build "$scratch/full"
 
 check "a deadline before anything is built is no failure" run --cuda "$toolkit" --libs "$scratch/libs.tar.gz" --deadline 1 --only plans,train
 check "with the reason" said '^ok .* # SKIP cut after 1 s$'
 check "and what is left" said '^# .* go on with --only plans,train$'
+check "what are no libraries are refused" ends 1 run --cuda "$toolkit" --libs /etc/hostname --only build
 check "only the build" run --cuda "$toolkit" --libs "$scratch/libs.tar.gz" --only build
 check "kernels and operators" said '^ok 1 - kernels build for sm_90'
 check "all of Gannet, without oneDNN" said '^ok 2 - all of Gannet builds: [1-9]'
@@ -151,12 +167,16 @@ chmod +x "$scratch/bin/nvidia-smi" "$build"/{gannet,test_*,bench_kernels}
 echo 7000.5 >"$scratch/rate"
 awk '$1 == "resnet50" && $2 == 256 { print $3 ", " $4 ", " $5 }' "$GN_SOURCE/tests/gpu/losses.txt" >"$scratch/losses"
 printf 'echo "ok 1 - sums"; echo 1..1\n' >"$tree/tests/gpu/comm.t"
-home=$scratch/results
+mkdir -p "$build/cache/gannet/cudnn" && echo plan >"$build/cache/gannet/cudnn/it.plan"
+calls=0
+fresh() { home=$scratch/results-$((++calls)); } # for the results of a call
+fresh
 
 check "without PyTorch" run --cuda "$scratch/cuda" --only peer --results "$home"
 check "the reason is told, and what stands in its place" said "^# +ImportError: of PyTorch's own"
 check "beside Gannet's rate" said '^# resnet50 +bf16 +256 +7000.5 +- +- +-$'
 touch "$scratch/has-torch"
+fresh
 check "the first call" run --cuda "$scratch/cuda" --first --results "$home"
 steps() {
 	said '^# resnet50 +bf16 +256 +7000.5 +- +- +-$' && said '^# resnet50 +fp16 +256 +7000.5' && said '^# +on emulated.* one graph of [0-9]+ nodes; [0-9]+ convolutions with statistics' &&
@@ -186,16 +206,21 @@ PY
 check "every benchmark's JSON, a line each" lines
 logs() { grep -q '^==== .*, digits: resnet20 trains' "$home/logs.txt" && grep -q '^\$ .*bench train.*--profile' "$home/logs.txt" && grep -q 'x convolution' "$home/table.txt"; }
 check "a log of each part, and tables" logs
-check "the second call" run --cuda "$scratch/cuda" --second --results "$home" --plans "$home/plans.tar.gz"
+earlier=$home
+fresh
+check "the second call" run --cuda "$scratch/cuda" --second --results "$home" --plans "$earlier/plans.tar.gz"
+check "with the plans of the first" said '^# .* 1 cuDNN plans brought along'
 check "has the rest" said '^# vit_b_16 +bf16 +128 +7000.5 +1500.0'
 check "and rates of sums" said '^ok .*rates of sums of GPU memory, 1 ranks by nccl'
 
 echo 150.0 >"$scratch/rate"
 echo '7.93, 7.66, 8.5, 7' >"$scratch/losses"
+fresh
 check "a rate that is wanted is none of the failures, losses are" ends 1 run --cuda "$scratch/cuda" --only steps --results "$home"
 check "a speed is wanted of every GPU, whatever its name" said '^not ok .* ResNet-50: 150.0 images/s; 6956 .* # TODO'
 check "losses that leave the reference's way are named" said "^not ok .* ResNet-50 in bf16 has the reference's losses: "
 printf '#!/bin/sh\necho "not ok 1 - blocking: $CUDA_LAUNCH_BLOCKING"\necho 1..1\nexit 1\n' >"$build/test_kernels"
+fresh
 check "what fails" ends 1 run --cuda "$scratch/cuda" --only kernels --results "$home"
 check "runs once more, each kernel to its end" grep -q '^not ok 1 - blocking: 1$' "$home/failures.txt"
 check "and its first output is kept, too" grep -q '^not ok 1 - blocking: $' "$home/logs.txt"
@@ -212,7 +237,9 @@ killed() {
 	wait "$run"
 	grep -q '^ok .* all of Gannet builds' "$home/output.txt" && grep -q '^it runs' "$home/running.log"
 }
+fresh
 check "a call that is killed leaves what it had" killed
+fresh
 limited() { # --deadline ends it, and says what is left
 	run --cuda "$scratch/cuda" --only plans,vit --deadline 6 --results "$home" && said '^ok .*a few operators .* # SKIP cut after 6 s' && said 'go on with --only plans'
 }
@@ -221,12 +248,33 @@ paths() {
 	sort -u "$scratch/python.paths"
 	[[ $(sort -u "$scratch/python.paths") == none ]] && grep -q "^$wheels/cudnn/lib:.*bench train" "$scratch/program.calls"
 }
+# A signal to the script alone ends what it runs.
+fresh
+await_gone() { # COMMAND
+	local end=$((SECONDS + 100))
+	while pgrep -f "$1" >/dev/null; do
+		((SECONDS < end)) || return 1
+		sleep 0.05
+	done
+}
+interrupted() {
+	local run code
+	PATH=$scratch/bin:$PATH "$tree/tests/gpu/run" --build "$build" --arch 90 --cuda "$scratch/cuda" --only plans --results "$home" >"$scratch/out" 2>&1 &
+	run=$!
+	await_line 100 1 '^it runs' "$home/running.log"
+	kill -TERM "$run"
+	wait "$run"
+	code=$?
+	((code == 143)) && await_gone 'sleep 1234.5' && said "^# interrupted; results in $home"
+}
+check "a signal ends the command, too" interrupted
 check "python3 sees the caller's libraries, our program NVIDIA's" paths
 
 # What is brought along is small, and serves.
 rm -f "$scratch/bin/nvidia-smi"
 slim() {
-	run --cuda "$scratch/cuda" --only build --slim && ls "$build" && [[ $(ls "$build" | sort | tr '\n' ' ') == "libs.packed objects results " ]] &&
+	rm -rf "$build"/gpu-results-*
+	run --cuda "$scratch/cuda" --only build --slim && ls "$build" && [[ $(ls "$build" | sort | tr '\n' ' ') == "gpu-results-1 libs.packed objects " ]] &&
 		(($(du -s --apparent-size -k "$build" | cut -f 1) < 48 << 10)) &&
 		run --cuda "$scratch/cuda" --only build && said '^ok 1 - .*: 0 objects compiled' && said '^ok 2 - .*: 0 objects compiled'
 }

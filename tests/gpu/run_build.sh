@@ -14,18 +14,23 @@ declare -A hashes=() headers=()
 take_libraries() {
 	local digest
 	if [[ $libs && ! -f $libs ]]; then
-		rm -rf "$build"/libs{,.sha256,.packed} && ln -s "$(cd "$libs" && pwd)" "$build/libs"
+		rm -rf "$build"/libs{,.sha256,.packed}
+		ln -s "$(cd "$libs" && pwd)" "$build/libs"
 		return
 	fi
-	[[ ! $libs || $libs -ef $build/libs.packed ]] || cp "$libs" "$build/libs.packed" || return 1
-	libs=$build/libs.packed
-	[[ -e $libs ]] || return 0
+	[[ $libs || ! -e $build/libs.packed ]] || libs=$build/libs.packed
+	[[ $libs ]] || return 0
 	digest=$(sha256sum <"$libs") || return 1
 	[[ $digest != "$(cat "$build/libs.sha256" 2>/dev/null)" ]] || return 0
-	rm -rf "$build/libs" && mkdir "$build/libs" || return 1
+	# what is there stays until the new ones are known to be whole
+	rm -rf "$build/libs.new" && mkdir "$build/libs.new" || return 1
 	# where there is no xz, Python has it
-	tar -C "$build/libs" -xf "$libs" 2>"$build/libs.log" || python3 -m tarfile -e "$libs" "$build/libs" || { cat "$build/libs.log"; return 1; }
-	printf '%s\n' "$digest" >"$build/libs.sha256"
+	tar -C "$build/libs.new" -xf "$libs" 2>"$build/libs.log" || python3 -m tarfile -e "$libs" "$build/libs.new" 2>>"$build/libs.log" || {
+		comment <"$build/libs.log"
+		return 1
+	}
+	[[ $libs -ef $build/libs.packed ]] || cp "$libs" "$build/libs.packed" || return 1
+	rm -rf "$build/libs" && mv "$build/libs.new" "$build/libs" && printf '%s\n' "$digest" >"$build/libs.sha256"
 }
 
 # Where NVIDIA's headers and libraries may be: among the libraries, in the toolkit, in the packages that PyTorch brings, which of CUDA 13

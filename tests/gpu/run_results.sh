@@ -9,13 +9,27 @@ export XDG_CACHE_HOME=$build/cache # cuDNN's plans: kept across parts, and for t
 
 begin_results() {
 	local fifo=$build/output.fifo
-	rm -f "$results"/{output.txt,tests.tap,logs.txt,running.log,failures.txt,bench.jsonl,table.txt,plans.tar.gz} "$fifo"
-	: >"$log"
+	rm -f "$fifo"
 	mkfifo "$fifo"
 	exec 4>&1
 	tee "$results/output.txt" <"$fifo" >&4 &
 	tee_pid=$!
 	exec >"$fifo" 3>&1
+	cleanup=("end_command" "stop_samples" "stop_peer" "${cleanup[@]}")
+	[[ ! $gpu ]] || start_samples
+}
+# The GPU's state, once a second: what was sampled in a part goes behind the logs of its commands.
+samples_pid=''
+start_samples() {
+	nvidia-smi --query-gpu=timestamp,clocks.sm,clocks.mem,power.draw,temperature.gpu,utilization.gpu,memory.used,clocks_throttle_reasons.active \
+		--format=csv,nounits -l 1 >"$build/samples" 2>/dev/null 3>&- 4>&- &
+	samples_pid=$!
+}
+stop_samples() { [[ ! $samples_pid ]] || kill "$samples_pid" 2>/dev/null; samples_pid=''; }
+bring_samples() {
+	[[ -s $build/samples ]] || return 0
+	cp "$build/samples" "$build/samples.part" && : >"$build/samples"
+	keep_log "the GPU, once a second" "$build/samples.part"
 }
 comment() { sed 's/^/# /'; }
 # Lines of the last command, as comments.
@@ -53,6 +67,7 @@ table() { tee >(append table.txt) | comment; }
 finish() {
 	local list=
 	stop_peer
+	stop_samples
 	for part in "${parts[@]:1}"; do [[ ! ${left[$part]-} ]] || list+=${list:+,}$part; done
 	list=${list:-${left[build]:+build}} # which every part does
 	printf '1..%d\n' "$points" | tee -a "$results/tests.tap"
@@ -81,8 +96,16 @@ bounded() {
 	shift
 	((!part_end || part_end - SECONDS >= seconds)) || seconds=$((part_end - SECONDS))
 	((seconds > 0)) || return 124
-	timeout -k 5 "$seconds" "$@"
+	# in the background, so that a signal ends this script at once, and the command with it
+	timeout -k 5 "$seconds" "$@" <&0 &
+	command_pid=$!
+	wait "$command_pid"
+	local code=$?
+	command_pid=''
+	return "$code"
 }
+command_pid=''
+end_command() { [[ ! $command_pid ]] || { kill "$command_pid" && printf '# interrupted; results in %s\n' "$results" >&3; } 2>/dev/null; }
 # within SECONDS COMMAND...: one of our programs, or a test that starts them. Python, the shell's tools and what PyTorch brings see the
 # caller's environment.
 within() { LD_LIBRARY_PATH=$nvidia_path bounded "$@"; }
@@ -151,11 +174,11 @@ command_point() {
 
 take_plans() {
 	mkdir -p -m 700 "$XDG_CACHE_HOME/gannet/cudnn"
-	[[ ! $plans ]] || tar -C "$XDG_CACHE_HOME/gannet" -xzf "$plans" || printf '# %s cannot be unpacked: all is planned anew\n' "$plans"
+	[[ ! $plans ]] || tar -C "$XDG_CACHE_HOME/gannet" -xzf "$plans" || refuse "$plans cannot be unpacked"
 }
 bring_plans() {
 	local new=$build/plans.tar.gz
-	tar -C "$XDG_CACHE_HOME/gannet" -czf "$new" cudnn 2>/dev/null || return 0
+	[[ $(ls "$XDG_CACHE_HOME/gannet/cudnn" 2>/dev/null) ]] && tar -C "$XDG_CACHE_HOME/gannet" -czf "$new" cudnn || return 0
 	if (($(stat -c %s "$new") > log_bytes)); then
 		printf '# cuDNN'\''s plans take %d MiB: too many to bring home\n' $(($(stat -c %s "$new") >> 20))
 	else
@@ -164,10 +187,12 @@ bring_plans() {
 }
 # Libraries as they were packed and objects: what was linked and unpacked is made anew in seconds.
 make_slim() {
-	find "$build" -mindepth 1 -maxdepth 1 ! -name objects ! -name libs.packed ! -name "${results##*/}" -exec rm -rf {} +
+	find "$build" -mindepth 1 -maxdepth 1 ! -name objects ! -name libs.packed ! -path "$results" -exec rm -rf {} +
 	printf '# %s has %d KiB\n' "$build" "$(du -s --apparent-size -k "$build" | awk '{ print $1 }')"
 }
 machine_facts() {
-	printf '# %s; %d processors; %s\n' "$(uname -srm)" "$(nproc)" "$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null |
+	printf '# %s, revision %s; %s cuDNN plans brought along\n' "$(date -u +%FT%TZ)" "$(git -C "$top" rev-parse --short HEAD 2>/dev/null || echo unknown)" \
+		"$(find "$XDG_CACHE_HOME/gannet/cudnn" -name '*.plan' | wc -l)"
+	printf '# %s; %s; %d processors; %s\n' "$(uname -srm)" "$(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1)" "$(nproc)" "$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null |
 		head -n 1 || true)"
 }

@@ -40,6 +40,7 @@ for row in training, inference:
     assert abs(sum(f["ms"] + b["ms"] for f, b in both) - p["operators_ms"]) < .1, p
     assert sum(k["operators"] for k in p["kinds"]) == len(both) and len({k["kind"] for k in p["kinds"]}) == len(p["kinds"]), p
     assert abs(sum(f["bytes"] + b["bytes"] for f, b in both) - row["step_bytes"]) < 1, row
+    assert sorted(o["op"] for o in p["operators"]) == list(range(len(both))) and all(o["out"][0] == 4 for o in p["operators"] if o["kind"] != "loss"), p
     assert {"convolution", "linear"} <= {k["kind"].split("+")[0] for k in p["kinds"]}, p
     assert row["op"] == "inference" or len([o for o in p["operators"] if o["kind"] == "convolution"]) == 21, p
 assert all(b["ms"] > 0 for b in (o["backward"] for o in training["profile"]["operators"] if o["kind"] == "convolution")), training
@@ -50,6 +51,11 @@ shown() {
 		grep -Eq '^21 x convolution +[0-9.]+ ' "$dir/table" && grep -Eq '^the rest +' "$dir/table"
 }
 check 'as a table, too' shown
+inferred() {
+	timeout 60 "$gannet" bench train --model resnet20 --side 32 --classes 10 --batch 2 --iters 1 --warmup 0 --inference --profile >"$dir/table" &&
+		grep -Eq '^step +[0-9.]+ ' "$dir/table" && grep -Eq '^the rest +' "$dir/table"
+}
+check 'and of inference' inferred
 expect 3 'cannot open .*none.safetensors' 'weights that are not there' bench none 1 --init "$dir/none.safetensors"
 expect 2 'use larger images' 'an image too small' timeout 60 "$gannet" bench train --model vgg16 --side 8
 expect 2 'one of' 'a network that is none' timeout 60 "$gannet" bench train --model vgg

@@ -185,7 +185,6 @@ void gn_report_accuracy(const struct gn_curve *curves, size_t count, struct gn_s
 	gn_strbuf_puts(out, "</svg>\n");
 }
 
-
 void gn_report_split(const struct gn_curve *c, struct gn_strbuf *out)
 {
 	static const char *const names[GN_PARTS] = {"data wait", "forward", "backward", "exposed communication", "optimizer"};

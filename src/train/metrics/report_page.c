@@ -142,7 +142,6 @@ static void append_summary(struct gn_strbuf *out, const struct gn_curve *curves,
 				 "killed.</p>\n", bad, gn_text_plural(bad), bad == 1 ? "is" : "are");
 }
 
-
 static void append_configurations(struct gn_strbuf *out, const struct gn_curve *c)
 {
 	if (!c->way_count)
@@ -230,7 +229,6 @@ static void append_run(struct gn_strbuf *out, const struct gn_curve *c, size_t i
 	gn_report_losses(c, out);
 	gn_strbuf_puts(out, "</div></div>\n");
 }
-
 
 /* The value of an option in "name=value name=value", whose values may contain spaces; NULL if absent. */
 static const char *find_option(const char *options, const char *name, size_t name_len, size_t *len)

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-
 /* By thread, then time; enclosing spans first. */
 static int by_time(const void *left, const void *right)
 {
@@ -61,7 +60,6 @@ static enum gn_status collect(struct gn_trace *t, struct gn_trace_span **out, st
 	*out = list;
 	return GN_OK;
 }
-
 
 /* From rank `from` to rank 0; the other ranks do not take part. */
 static enum gn_status send(struct gn_comm *comm, int from, const void *mine, void *theirs, size_t bytes, struct gn_err *err)
