@@ -139,7 +139,9 @@ check "and cuDNN plans" said 'plans of cuDNN: [1-9]'
 # A GPU is claimed. The program is the one that is tested on emulated GPUs, with a smaller network and, for what is compared, other numbers.
 cat >"$scratch/bin/nvidia-smi" <<'SMI'
 #!/bin/sh
-case $* in *compute_cap*) echo 9.0 ;; *name*) echo "NVIDIA L40S" ;; *) echo "GPU 0: one" ;; esac
+case $* in
+*"-l 1"*) for i in $(seq 3000); do echo "sample $i"; sleep 0.2; done ;;
+*compute_cap*) echo 9.0 ;; *name*) echo "NVIDIA L40S" ;; *) echo "GPU 0: one" ;; esac
 SMI
 emulated=$GN_BUILD/tests/gpu/gannet_emulated
 cat >"$build/gannet" <<PROGRAM
@@ -206,6 +208,8 @@ PY
 check "every benchmark's JSON, a line each" lines
 logs() { grep -q '^==== .*, digits: resnet20 trains' "$home/logs.txt" && grep -q '^\$ .*bench train.*--profile' "$home/logs.txt" && grep -q 'x convolution' "$home/table.txt"; }
 check "a log of each part, and tables" logs
+samples() { grep -A1 '^==== .*the GPU, once a second' "$home/logs.txt" | grep -q '^sample ' && [[ ! $(tr -dc '\0' <"$home/logs.txt" | tr '\0' 0) ]]; }
+check "and what the GPU did meanwhile" samples
 earlier=$home
 fresh
 check "the second call" run --cuda "$scratch/cuda" --second --results "$home" --plans "$earlier/plans.tar.gz"

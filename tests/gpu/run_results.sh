@@ -21,8 +21,12 @@ begin_results() {
 # The GPU's state, once a second: what was sampled in a part goes behind the logs of its commands.
 samples_pid=''
 start_samples() {
-	nvidia-smi --query-gpu=timestamp,clocks.sm,clocks.mem,power.draw,temperature.gpu,utilization.gpu,memory.used,clocks_throttle_reasons.active \
-		--format=csv,nounits -l 1 >"$build/samples" 2>/dev/null 3>&- 4>&- &
+	local reasons=clocks_event_reasons.active # of drivers before 535: clocks_throttle_reasons
+	nvidia-smi --query-gpu=$reasons --format=csv,noheader >/dev/null 2>&1 || reasons=clocks_throttle_reasons.active
+	rm -f "$build/samples"
+	# it appends: bring_samples takes away what is there
+	nvidia-smi --query-gpu=timestamp,clocks.sm,clocks.mem,power.draw,temperature.gpu,utilization.gpu,memory.used,$reasons \
+		--format=csv,nounits -l 1 >>"$build/samples" 2>/dev/null 3>&- 4>&- &
 	samples_pid=$!
 }
 stop_samples() { [[ ! $samples_pid ]] || kill "$samples_pid" 2>/dev/null; samples_pid=''; }
