@@ -54,7 +54,7 @@ expect 0 '1 image of 1 class in 1 shard, ' 'pack counts one of each' "$gannet" p
 expect 0 '1 sample in 1 shard checked' 'verify does' "$gannet" verify one
 expect 0 '1 shard copied .* 0 were there' 'stage does' "$gannet" stage --from one --to staged
 expect 0 '0 shards copied .* 1 was there' 'and of what was there' "$gannet" stage --from one --to staged
-check 'one rank trains' timeout 60 "$gannet" train --data one --model lenet --batch 1 --steps 1 --checkpoint run
+check 'one rank trains' timeout -k 5 300 "$gannet" train --data one --model lenet --batch 1 --steps 1 --checkpoint run
 expect 0 'by 1 rank,' 'info counts one rank' "$gannet" info run
 
 # A class with a line break and an escape sequence in its name; a folder with more.
@@ -78,7 +78,7 @@ for run in "info $dir/$evil/out" "verify $dir/$evil/out" "pack --out $dir/$evil/
 	set -- $run
 	set +f
 	IFS=$old
-	check "printed plainly: $(printf '%s' "$run" | tr -cd 'a-z/ -' | sed 's,/tmp/[^/]*,,')" plain timeout 60 "$gannet" "$@"
+	check "printed plainly: $(printf '%s' "$run" | tr -cd 'a-z/ -' | sed 's,/tmp/[^/]*,,')" plain timeout -k 5 300 "$gannet" "$@"
 done
 expect 0 '0  a\\x0ab\\x1b\[2Jc  1' 'and legibly' "$gannet" info "$evil/out"
 # Names and phrases that must not come back into the product's sources, its man pages and the README: identifiers that were renamed

@@ -28,7 +28,7 @@ lack() {
 try() { # ARGUMENT...
 	rm -rf build && mkdir build && cp -f cache build/ 2>/dev/null
 	# shellcheck disable=SC2069 # what it complains of, not what it checks
-	(cd build && PKG_CONFIG_PATH='' PKG_CONFIG_LIBDIR=$dir/pc timeout 300 "$source/configure" --cache-file=cache "$@" 2>&1 >/dev/null)
+	(cd build && PKG_CONFIG_PATH='' PKG_CONFIG_LIBDIR=$dir/pc timeout -k 5 300 "$source/configure" --cache-file=cache "$@" 2>&1 >/dev/null)
 }
 # one_line PATTERN ARGUMENT...: it fails, and all it says is one line with PATTERN
 one_line() {

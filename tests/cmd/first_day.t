@@ -33,7 +33,7 @@ PY
 
 block 1 >commands
 check 'the page has the commands' grep -q 'gannet predict' commands
-check 'they run' timeout -k 5 900 bash -eu commands
+check 'they run' timeout -k 5 300 bash -eu commands
 check 'a tenth is held back' test "$(json images eval.json)" = 100
 check 'the network has learned' at_least "$(json top1 eval.json)" 0.8
 read -r share count <<<"$(right '' predictions.csv)"

@@ -60,7 +60,7 @@ printf 'check-programs:\ncheck-local:\n\t@echo 1 passed, 0 failed, 0 skipped\n' 
 CONFIGURE
 chmod +x "$fake/configure"
 configured() { # TIMES OPTION...: after tests/run OPTION... configure has run TIMES times
-	PKG_CONFIG_LIBDIR=$fake/pc timeout 60 bash "$fake/tests/run" --no-install "${@:2}" || return 1
+	PKG_CONFIG_LIBDIR=$fake/pc timeout -k 5 300 bash "$fake/tests/run" --no-install "${@:2}" || return 1
 	[[ $(wc -l <"$fake/build/configured") == "$1" ]]
 }
 check "tests/run configures" configured 1

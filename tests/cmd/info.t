@@ -8,7 +8,7 @@ trap 'rm -rf "$dir"' EXIT
 cd "$dir" || exit 1
 
 is() { # KIND FILE
-	expect 3 "$2 is $1: info describes a folder written by gannet pack" "$1" timeout 20 "$gannet" info "$2"
+	expect 3 "$2 is $1: info describes a folder written by gannet pack" "$1" timeout -k 5 300 "$gannet" info "$2"
 }
 : >empty && is 'an empty file' empty
 echo 'hello' >note && is 'text' note
@@ -23,7 +23,7 @@ is 'a JPEG image' "$(find . -name '*.jpg' | head -n 1)"
 mkdir void && is 'a folder without gannet-dataset.json or a checkpoint' void
 mkfifo pipe && is 'no file' pipe
 check 'a checkpoint is made' sh -c '"$1" pack --out two --synthetic 2 --classes 2 --size 8x8 &&
-	timeout 60 "$1" train --data two --model lenet --batch 2 --steps 1 --checkpoint run &&
+	timeout -k 5 300 "$1" train --data two --model lenet --batch 2 --steps 1 --checkpoint run &&
 	"$1" export --checkpoint run --out model.safetensors' sh "$gannet"
 is 'a safetensors file' model.safetensors
 expect 0 '^shard ' 'a shard is told about' "$gannet" info two/shard-00000.h5
@@ -156,7 +156,7 @@ assert [g[\"nearness\"][\"mlx5_0\"] for g in t[\"gpus\"]] == [\"same PCI root\",
 assert [r[\"processors\"] for r in t[\"ranks\"]] == [\"0\", \"1\"], t"' sh "$gannet"
 expect 0 '^rank .*2 of 3: processors [0-9]' 'this machine, for three ranks' "$gannet" info --topology --ranks 3
 expect 0 'rank 0 on .*: processors 0 .NUMA node 0.' 'a measurement says at start where its ranks are' \
-	env HWLOC_XMLFILE=two.xml taskset -c 0 timeout 60 "$gannet" bench allreduce -e 8 -n 5
-expect 0 'WARN .* is unknown: hwloc cannot read' 'a machine that cannot be read ends nothing' env HWLOC_COMPONENTS=stop timeout 60 "$gannet" bench allreduce -e 8 -n 5
+	env HWLOC_XMLFILE=two.xml taskset -c 0 timeout -k 5 300 "$gannet" bench allreduce -e 8 -n 5
+expect 0 'WARN .* is unknown: hwloc cannot read' 'a machine that cannot be read ends nothing' env HWLOC_COMPONENTS=stop timeout -k 5 300 "$gannet" bench allreduce -e 8 -n 5
 expect 3 "note: not a topology in hwloc's XML" 'text is no machine' "$gannet" info --topology note
 finish

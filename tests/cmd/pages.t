@@ -38,7 +38,7 @@ for page in "$GN_SOURCE"/src/man/*.md; do
 		mkdir -p "$scratch/$name"
 		cd "$scratch/$name" || exit 1
 		ln -s "$GN_SOURCE/data" "$GN_SOURCE/src" .
-		check "the first commands of $name" timeout 100 bash -euc "$block"
+		check "the first commands of $name" timeout -k 5 300 bash -euc "$block"
 	fi
 done
 check "there are pages" test "$pages" -ge 10

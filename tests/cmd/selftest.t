@@ -17,12 +17,12 @@ expect 0 'gradient norm +layer3.1.conv2.weight .* ok' 'every deviation is printe
 expect 0 '"quantity": "loss"' 'as JSON, too' "$gannet" selftest --json --golden "$good"
 
 for network in mobilenet_v2 mobilenet_v3_large efficientnet_b0 convnext_tiny; do
-	expect 0 'within all bounds|no larger than' "$network is within all bounds" timeout 100 "$gannet" selftest --brief \
+	expect 0 'within all bounds|no larger than' "$network is within all bounds" timeout -k 5 300 "$gannet" selftest --brief \
 		--golden "$GN_SOURCE/tests/golden/$network-b3-s96-c7.json"
 done
 
 for file in vit_b_16-b2-s64-c10 vit_b_16-b3-s96-c17; do
-	expect 0 'within all bounds|no larger than' "$file is within all bounds" timeout 300 "$gannet" selftest --brief \
+	expect 0 'within all bounds|no larger than' "$file is within all bounds" timeout -k 5 300 "$gannet" selftest --brief \
 		--golden "$GN_SOURCE/tests/golden/$file.json"
 done
 

@@ -10,7 +10,7 @@ commands=0
 while read -r command; do
 	commands=$((commands + 1))
 	# shellcheck disable=SC2086 # words
-	expect 0 'hierarchical' "$command" timeout 100 ${command%%#*}
+	expect 0 'hierarchical' "$command" timeout -k 5 300 ${command%%#*}
 done < <(sed -n 's/^    \(gannet sim .*\)/\1/p' "$page")
 check "the page has commands" test "$commands" -ge 3
 shown() { # FILE: the page shows what is in it
@@ -26,6 +26,6 @@ fields() {
 	((count > 15))
 }
 check "its table has every field" fields
-expect 1 'unevenly on nodes' "a pipeline that would take minutes to simulate is refused" timeout 60 gannet sim --nodes 400 --ranks-per-node 3 --pipeline 2 \
+expect 1 'unevenly on nodes' "a pipeline that would take minutes to simulate is refused" timeout -k 5 300 gannet sim --nodes 400 --ranks-per-node 3 --pipeline 2 \
 	--compute-ms 100
 finish

@@ -42,7 +42,7 @@ exec "$(dirname "$0")/gannet" "$@"
 RANK
 chmod +x "$dir/rank"
 check "made-up images" "$gannet" pack --out "$dir/data" --synthetic 8 --classes 2 --size 8x8
-expect 0 '' "ranks of one source train together" timeout 60 env SLURM_JOB_ID=14 "$gannet" launch -n 2 -- "$dir/rank" "$gannet" train --data "$dir/data" \
+expect 0 '' "ranks of one source train together" timeout -k 5 300 env SLURM_JOB_ID=14 "$gannet" launch -n 2 -- "$dir/rank" "$gannet" train --data "$dir/data" \
 	--model lenet --batch 2 --steps 1 --threads 1 --loader-threads 1 --log "$dir/log.jsonl"
 for key in version commit ucx pmix job hosts; do
 	expect 0 . "the start event has $key" "$GN_SOURCE/tests/cmd/jsonl" "$dir/log.jsonl" start "$key"
@@ -55,7 +55,7 @@ expect 0 "^configuration  *$dir/gannet.conf$" "--version names the file" site "$
 expect 0 '^local disk  */nvme$' "and the local disk, for job scripts" site "$gannet" --version
 expect 0 'gannet.conf:4: unknown key .colour.' "an unknown key is a warning with its line" site "$gannet" --version
 expect 0 'gannet.conf:5: not KEY = VALUE' "and so is what is no setting" site "$gannet" --version
-launched() { timeout 30 "$gannet" launch -n 1 -- sh -c 'echo "$UCX_NET_DEVICES $GANNET_LOCAL $GANNET_TUNING."'; }
+launched() { timeout -k 5 300 "$gannet" launch -n 1 -- sh -c 'echo "$UCX_NET_DEVICES $GANNET_LOCAL $GANNET_TUNING."'; }
 export -f launched
 export gannet
 expect 0 '^interfaces  *eth9$' "and the interfaces" site "$gannet" --version
@@ -92,6 +92,6 @@ else
 	expect 0 'gannet.conf is ignored' "nor another user's" site "$gannet" --version
 fi
 mkfifo "$dir/fifo"
-expect 0 'fifo is not a regular file' "a fifo does not block" timeout 20 env GANNET_CONF="$dir/fifo" "$gannet" --version
+expect 0 'fifo is not a regular file' "a fifo does not block" timeout -k 5 300 env GANNET_CONF="$dir/fifo" "$gannet" --version
 expect 0 'nowhere: No such file' "a named one that is not there is a warning" env GANNET_CONF=/nowhere "$gannet" --version
 finish

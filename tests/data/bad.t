@@ -62,7 +62,7 @@ expect 3 'link to a folder that contains it' 'link that goes round' "$gannet" pa
 fresh && ln -s nowhere in/2/x.jpg
 expect 3 'x.jpg: a dangling symbolic link' 'dangling link' "$gannet" pack --out out in
 fresh && mkfifo in/2/pipe.jpg
-expect 3 'pipe.jpg: neither a file nor a folder' 'pipe among the images' timeout 20 "$gannet" pack --out out in
+expect 3 'pipe.jpg: neither a file nor a folder' 'pipe among the images' timeout -k 5 300 "$gannet" pack --out out in
 
 fresh
 expect 2 'lies inside source in' 'output inside the source' "$gannet" pack --out in/new in

@@ -11,7 +11,7 @@ trap 'exit 1' INT TERM HUP
 check 'pictures are packed' "$gannet" pack --out "$dir/data" --synthetic 60 --classes 2 --size 64x64
 # row CONDITION ARG...: bench io prints a JSON object of which a condition holds
 row() {
-	timeout 60 "$gannet" bench io --json "${@:2}" >"$dir/row" || return 1
+	timeout -k 5 300 "$gannet" bench io --json "${@:2}" >"$dir/row" || return 1
 	cat "$dir/row"
 	python3 -c 'import json, sys; row = json.load(open(sys.argv[1])); sys.exit(not eval(sys.argv[2]))' "$dir/row" "$1"
 }
@@ -24,7 +24,7 @@ check 'each block once' row "row['of'] == 'file' and row['reads'] == 40 and row[
 	--data "$dir/folder" --file-bytes 4000000 --block-bytes 100000 --loader-threads 4
 check 'and nothing is left' test -z "$(ls -A "$dir/folder")"
 check 'what is in memory is said' row "row['cached'] == 1" --data "$dir/folder" --file-bytes 1M --warm
-expect 0 'blocks of 114688 bytes in random order, 2 threads, each checked; [0-9.]+ % in memory' 'a table for people' timeout 60 "$gannet" bench io \
+expect 0 'blocks of 114688 bytes in random order, 2 threads, each checked; [0-9.]+ % in memory' 'a table for people' timeout -k 5 300 "$gannet" bench io \
 	--data "$dir/folder" --file-bytes 1M
 expect 2 'needs --data' 'without a folder' "$gannet" bench io
 expect 2 'less than a block' 'a file without a block' "$gannet" bench io --data "$dir/folder" --file-bytes 4096
@@ -41,5 +41,5 @@ with open(sys.argv[1] + "/" + shard["file"], "r+b") as f:
 	f.seek(shard["data_offset"] + 1000)
 	f.write(bytes([bit]))
 PY
-expect 3 'shard-00000.h5' 'a damaged sample is named' timeout 60 "$gannet" bench io --data "$dir/data"
+expect 3 'shard-00000.h5' 'a damaged sample is named' timeout -k 5 300 "$gannet" bench io --data "$dir/data"
 finish

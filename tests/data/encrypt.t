@@ -30,7 +30,7 @@ lacks() {
 train() { # NAME OPTION...: prints the digest of the parameters
 	name=$1
 	shift
-	timeout 120 "$gannet" train --model lenet --batch 32 --steps 4 --seed 1 --threads 1 --log "$name.jsonl" "$@" >"$name.out" 2>&1 || {
+	timeout -k 5 300 "$gannet" train --model lenet --batch 32 --steps 4 --seed 1 --threads 1 --log "$name.jsonl" "$@" >"$name.out" 2>&1 || {
 		code=$?
 		cat "$name.out"
 		return "$code"
@@ -71,9 +71,9 @@ expect 2 'open has mode 0644' 'train, before the start' "$gannet" train --data e
 for command in 'train --model lenet --steps 1 --data enc' 'preview --model lenet --out sheet.png enc' 'bench decode --data enc' \
 	'verify --decode enc'; do
 	# shellcheck disable=SC2086
-	expect 2 'enc is encrypted.*--key-file' "${command%% *} without a key" timeout 60 "$gannet" $command
+	expect 2 'enc is encrypted.*--key-file' "${command%% *} without a key" timeout -k 5 300 "$gannet" $command
 	# shellcheck disable=SC2086
-	expect 2 'other: it is not the key that enc was' "${command%% *} with a wrong key" timeout 60 "$gannet" $command --key-file other
+	expect 2 'other: it is not the key that enc was' "${command%% *} with a wrong key" timeout -k 5 300 "$gannet" $command --key-file other
 done
 expect 2 'plain is not encrypted' 'a key for a plain dataset' "$gannet" verify --key-file key plain
 expect 0 'encrypted  AES-256-GCM, key [0-9a-f]{16}' 'info needs no key' "$gannet" info enc

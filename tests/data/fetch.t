@@ -49,7 +49,7 @@ CONF
 check 'a web server' start_server nginx "$port"
 export SSL_CERT_FILE=$dir/ca.pem GANNET_LOG=debug
 http=http://127.0.0.1:$port https=https://127.0.0.1:$tls
-stage() { timeout 100 "$gannet" stage --from "$@"; }
+stage() { timeout -k 5 300 "$gannet" stage --from "$@"; }
 same() { cmp "$dir/www/file" "$dir/out/$1" && [[ $(find "$dir/out" -name "$1.*" ! -name "$1.gannet-stage" | wc -l) == 0 ]]; }
 
 expect 0 '40.0 MB in .* 0.0 MB were there' 'by http' stage "$http/file" --to "$dir/out/a"
@@ -66,7 +66,7 @@ check 'has the same bytes, too' same whole
 expect 3 'answered 404' 'no such file' stage "$http/none" --to "$dir/out/d"
 expect 0 'answered 429; again in' 'too many requests: again, later' stage "$http/busy" --to "$dir/out/busy"
 check 'and all of it' same busy
-expect 1 'certificate|SSL_CERT_FILE' 'a certificate of an unknown authority' env SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt timeout 60 "$gannet" stage \
+expect 1 'certificate|SSL_CERT_FILE' 'a certificate of an unknown authority' env SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt timeout -k 5 300 "$gannet" stage \
 	--from "$https/file" --to "$dir/out/e"
 
 expect 1 "127.0.0.1:1/x: .*[Cc]ouldn.t connect" 'nobody there' stage http://127.0.0.1:1/x --to "$dir/out/e"
@@ -185,7 +185,7 @@ no_further() {
 	python3 "$dir/half" >"$half" &
 	server=$!
 	until_true test -s "$half"
-	timeout 60 "$gannet" stage --from "http://127.0.0.1:$(cat "$half")/file" --to "$dir/out/half" 2>"$dir/err" &
+	timeout -k 5 300 "$gannet" stage --from "http://127.0.0.1:$(cat "$half")/file" --to "$dir/out/half" 2>"$dir/err" &
 	pid=$!
 	# shellcheck disable=SC2016 # sh expands it
 	until_true sh -c 'test "$(grep -c "again in" "$1")" -ge 3' sh "$dir/err"

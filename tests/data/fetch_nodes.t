@@ -53,7 +53,7 @@ END
 nodes() { # TO RANKS ADDRESS ARG...
 	rm -f pid.* access.log
 	kill -USR1 "$(cat nginx.pid)"
-	TO=$1 timeout 100 "$gannet" launch -n "$2" --keep-going -- unshare --uts perl node "$gannet" --from "${@:3}"
+	TO=$1 timeout -k 5 300 "$gannet" launch -n "$2" --keep-going -- unshare --uts perl node "$gannet" --from "${@:3}"
 }
 same() { # TO RANK...
 	local n
@@ -95,7 +95,7 @@ check 'at no cost' sent 40000000 40100000
 silent() { nodes signed 2 "$http/signed" --query-file query >silent.out 2>&1 && same signed 0 1 && ! grep s3cret silent.out && ! grep -r s3cret signed; }
 check 'an address that is signed, which nothing shows' silent
 expect 0 'WARN.* each process reads the server for itself: .*PMI' 'tasks of a step that does not connect them' env SLURM_JOB_ID=1 SLURM_STEP_ID=0 SLURM_NTASKS=2 \
-	SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 SLURM_LOCALID=0 SLURM_NODEID=0 timeout 60 "$gannet" stage --from "$http/file" --to unconnected
+	SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 SLURM_LOCALID=0 SLURM_NODEID=0 timeout -k 5 300 "$gannet" stage --from "$http/file" --to unconnected
 check 'read it, too' cmp was unconnected
 # shellcheck disable=SC2016
 check 'two processes without a launcher copy one after the other' sh -c '"$1" stage --from "$2" --to alone & "$1" stage --from "$2" --to alone && wait && cmp was alone' \

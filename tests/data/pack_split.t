@@ -60,10 +60,10 @@ both='tenth is no packed dataset, but holds some: name one of them, tenth/train 
 expect 3 "$both" 'the folder of both is none: info' "$gannet" info tenth
 expect 3 "$both" 'verify' "$gannet" verify tenth
 expect 3 "$both" 'preview' "$gannet" preview tenth --out no.png
-expect 3 "$both" 'train' timeout 60 "$gannet" train --data tenth --model lenet --steps 1
-expect 3 "$both" 'train --val' timeout 60 "$gannet" train --data tenth/train --val tenth --model lenet --steps 1
-check 'a network' timeout 60 "$gannet" train --data tenth/train --model lenet --batch 16 --steps 1 --checkpoint run
-expect 3 "$both" 'predict' timeout 60 "$gannet" predict --checkpoint run tenth
+expect 3 "$both" 'train' timeout -k 5 300 "$gannet" train --data tenth --model lenet --steps 1
+expect 3 "$both" 'train --val' timeout -k 5 300 "$gannet" train --data tenth/train --val tenth --model lenet --steps 1
+check 'a network' timeout -k 5 300 "$gannet" train --data tenth/train --model lenet --batch 16 --steps 1 --checkpoint run
+expect 3 "$both" 'predict' timeout -k 5 300 "$gannet" predict --checkpoint run tenth
 classes() { sed 's/.*"classes": \[//; s/"samples": [0-9]*//g; s/\].*//' "$1/gannet-dataset.json"; }
 check 'the same classes in both' test "$(classes tenth/train)" = "$(classes tenth/val)"
 check 'and nothing next to them' test "$(ls tenth)" = "train

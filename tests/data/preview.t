@@ -48,9 +48,9 @@ PY
 preview() { # NAME OPTION...: NAME.png and NAME.json of the dataset digits
 	name=$1
 	shift
-	timeout 60 "$gannet" preview digits --model lenet --json --out "$name.png" "$@" >"$name.json"
+	timeout -k 5 300 "$gannet" preview digits --model lenet --json --out "$name.png" "$@" >"$name.json"
 }
-python() { PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=. timeout 60 python3 -; }
+python() { PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=. timeout -k 5 300 python3 -; }
 
 check 'digits are packed' "$gannet" pack --out digits "$GN_SOURCE/data/digits/digits-val.tar.xz"
 check 'a sheet' preview a
@@ -113,7 +113,7 @@ for n, colour in enumerate([(200, 30, 90), (10, 220, 60), (0, 0, 255), (255, 255
             chunk(b"IDAT", zlib.compress(raw)) + chunk(b"IEND", b""))
 PY
 check 'flat pictures of four colours are packed' "$gannet" pack --out colours flat
-colours() { timeout 60 "$gannet" preview colours --side 32 --json --out "$1.png" --rows 6 --augment crop-flip --mean 0.2,0.5,0.7 "$2" "$3" >"$1.json"; }
+colours() { timeout -k 5 300 "$gannet" preview colours --side 32 --json --out "$1.png" --rows 6 --augment crop-flip --mean 0.2,0.5,0.7 "$2" "$3" >"$1.json"; }
 check 'shown' colours shuffled --sampling shuffled
 check 'shown with balanced sampling' colours balanced --sampling balanced
 check 'in their colours; 40, 2, 2 and 2 images, of which balanced sampling shows 11 or 12 each' python <<'PY'

@@ -15,7 +15,7 @@ flip() { # FILE OFFSET: inverts one bit
 		print $f chr(ord($b) ^ 16)' "$1" "$2"
 }
 stage() {
-	timeout 60 "$gannet" stage --json --from "$1" --to "$2" ${3+"$3"}
+	timeout -k 5 300 "$gannet" stage --json --from "$1" --to "$2" ${3+"$3"}
 }
 alike() { # the copy holds what the source holds, and nothing but our own two files besides
 	diff -r -x .gannet-stage -x .gannet-stage.lock "$1" "$2"
@@ -159,7 +159,7 @@ fi
 for_user() { # USER COMMAND...
 	as_user=$1
 	shift
-	setpriv --reuid "$as_user" --regid "$as_user" --clear-groups timeout 60 "$@"
+	setpriv --reuid "$as_user" --regid "$as_user" --clear-groups timeout -k 5 300 "$@"
 }
 stage_for() { # USER TO ARG...
 	for_user "$1" ./program stage --json --from from --to "$2" ${3+"$3"}

@@ -45,7 +45,7 @@ run_stage() {
 	esac
 	rm -f pid.*
 	# shellcheck disable=SC2016 # for the shell of each rank
-	TO=$to timeout -k 5 60 "$gannet" launch -n "$2" --keep-going --grace 8 -- unshare --uts sh -c 'hostname node$PMIX_RANK; echo $$ >pid.$PMIX_RANK.new
+	TO=$to timeout -k 5 300 "$gannet" launch -n "$2" --keep-going --grace 8 -- unshare --uts sh -c 'hostname node$PMIX_RANK; echo $$ >pid.$PMIX_RANK.new
 		mv pid.$PMIX_RANK.new pid.$PMIX_RANK; eval "to=$TO"; exec "$@" --to "$to"' sh "$gannet" stage --from "$from" "${more[@]}" "${@:3}"
 }
 pids_there() { # RANKS

@@ -20,7 +20,7 @@ fi
 # nodes RANK FOLDER FAILURE FROM TO [RANKS [OPTION...]]: on three nodes of one rank each; FOLDER of RANK fails
 nodes() {
 	# shellcheck disable=SC2016 # for the rank's shell
-	GN_FAIL_RANK=$1 GN_FAIL_BELOW=$2 GN_FAIL=$3 timeout -k 5 60 "$gannet" launch -n "${6:-3}" --keep-going -- unshare --uts sh -c \
+	GN_FAIL_RANK=$1 GN_FAIL_BELOW=$2 GN_FAIL=$3 timeout -k 5 300 "$gannet" launch -n "${6:-3}" --keep-going -- unshare --uts sh -c \
 		'hostname node$PMIX_RANK && echo $$ >pid.$PMIX_RANK && shim=$1 to=$2 && shift 2 && exec env LD_PRELOAD="$shim" "$@" --to "$to/n$PMIX_RANK"' \
 		sh "$shim" "$5" "$gannet" stage --json --from "$4" "${@:7}" 2>&1
 }
@@ -107,7 +107,7 @@ check 'rightly' diff -r many beside/n0
 if unshare --mount true 2>/dev/null; then
 	full() { # MOUNT-OPTIONS
 		# shellcheck disable=SC2016 # for the inner shell
-		timeout 60 unshare --mount sh -c 'mount -t tmpfs -o "$1" none small && shift && { "$@"; code=$?; ls small >listing; exit $code; }' sh "$1" \
+		timeout -k 5 300 unshare --mount sh -c 'mount -t tmpfs -o "$1" none small && shift && { "$@"; code=$?; ls small >listing; exit $code; }' sh "$1" \
 			"$gannet" stage --from src --to small/copy
 	}
 	mkdir small

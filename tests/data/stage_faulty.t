@@ -20,7 +20,7 @@ fi
 # Each rank is a node with a name of its own; one of them is faulty.
 nodes() { # TO RANKS FAULTY HOW
 	# shellcheck disable=SC2016,SC2154 # for the rank's shell
-	TO=$1 GN_FAULTY_RANK=$3 GN_FAULTY=$4 timeout 100 "$gannet" launch -n "$2" --keep-going -- unshare --uts sh -c \
+	TO=$1 GN_FAULTY_RANK=$3 GN_FAULTY=$4 timeout -k 5 300 "$gannet" launch -n "$2" --keep-going -- unshare --uts sh -c \
 		'hostname node$PMIX_RANK && exec env LD_PRELOAD="$1" "$2" stage --json --from src --to "$TO/n$PMIX_RANK"' sh "$shim" "$gannet" 2>"$work/err"
 	local code=$?
 	cat "$work/err"

@@ -5,7 +5,7 @@ set -u
 . "$GN_SOURCE/tests/data/tree.sh"
 pids=
 trap 'kill -9 $pids 2>/dev/null; chmod -R u+w "$work" 2>/dev/null; rm -rf "$work"' EXIT
-copies() { timeout 60 "$gannet" stage --json --to disk "$@"; }
+copies() { timeout -k 5 300 "$gannet" stage --json --to disk "$@"; }
 state() { # NAME STATE: so it is listed
 	copies --list | grep -q "\"name\": \"$1\", \"kind\": \"[a-z]*\", \"state\": \"$2\""
 }
@@ -215,7 +215,7 @@ replaced_lock() {
 check 'a lock that was removed protects nothing: the next one is waited for' replaced_lock
 if [ "$(id -u)" -eq 0 ] && setpriv --reuid 65534 --regid 65534 --clear-groups true 2>/dev/null; then
 	chmod 755 . && cp "$gannet" program && chmod 1777 disk
-	user() { setpriv --reuid 65534 --regid 65534 --clear-groups timeout 60 ./program stage --json --to disk "$@"; }
+	user() { setpriv --reuid 65534 --regid 65534 --clear-groups timeout -k 5 300 ./program stage --json --to disk "$@"; }
 	expect 0 '"copies": \[\], "bytes": 0' "another user's copies are not listed" user --list
 	expect 3 'no copy of this user' 'nor removed' user --remove race
 	expect 0 '"copies": \[\]' 'not by a quota either' user --quota 1

@@ -20,7 +20,7 @@ exit($? & 127 ? 9 : $? >> 8);
 END
 nodes() { # TO RANKS ARG...
 	rm -f rchar.* pid.*
-	TO=$1 timeout 100 "$gannet" launch -n "$2" --keep-going -- unshare --uts perl node "$gannet" --from src "${@:3}"
+	TO=$1 timeout -k 5 300 "$gannet" launch -n "$2" --keep-going -- unshare --uts perl node "$gannet" --from src "${@:3}"
 }
 all_alike() { # TO RANK...
 	local n

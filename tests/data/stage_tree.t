@@ -46,7 +46,7 @@ check 'holds the same, and no marker' diff -r packed copy
 if [ "$(id -u)" -eq 0 ] && setpriv --reuid 65534 --regid 65534 --clear-groups true 2>/dev/null; then
 	chmod 755 . && cp "$gannet" program && mkdir -m 1777 disk && cp -r src/d1 disk/from
 	chown -R 65534:65534 disk/from && chmod 555 disk/from
-	user() { setpriv --reuid 65534 --regid 65534 --clear-groups timeout 60 ./program stage --json --from disk/from --to disk/to "$@"; }
+	user() { setpriv --reuid 65534 --regid 65534 --clear-groups timeout -k 5 300 ./program stage --json --from disk/from --to disk/to "$@"; }
 	expect 0 '"source_bytes": [1-9]' 'a user stages a folder that he cannot write' user
 	touch disk/from/f1
 	expect 0 '"source_bytes": [1-9]' 'and replaces the copy' user

@@ -44,7 +44,7 @@ tidy() { # FOLDER NAME: nothing else than the copy, its marker and its lock
 	[ "$(ls "$1")" = "$2"$'\n'"$2.gannet-stage"$'\n'"$2.gannet-stage.lock" ]
 }
 stage() {
-	timeout 60 "$gannet" stage --json --from "$1" --to "$2" "${@:3}"
+	timeout -k 5 300 "$gannet" stage --json --from "$1" --to "$2" "${@:3}"
 }
 chunks() { # FILE COUNT: that many lines of chunks
 	[ "$(wc -l <"$1" 2>/dev/null || echo 0)" -gt "$2" ]

@@ -14,7 +14,7 @@ train() {
 	local started=()
 	rm -f "$scratch/$1.jsonl"
 	(($2 == 1)) || started=("$gannet" launch -n "$2" --)
-	timeout -k 5 90 "${started[@]}" "$program" train --data "$scratch/data" "${model[@]}" --batch 2 --steps 3 --lr 0.01 --device cuda \
+	timeout -k 5 300 "${started[@]}" "$program" train --data "$scratch/data" "${model[@]}" --batch 2 --steps 3 --lr 0.01 --device cuda \
 		--comm "$3" --log "$scratch/$1.jsonl" >"$scratch/$1" 2>&1
 }
 sha() { grep -o '"params_sha256": *"[0-9a-f]*"' "$scratch/$1.jsonl"; }

@@ -27,7 +27,7 @@ check "plans" whole plan "$GN_BUILD/tests/gpu/test_plan_emulated"
 train() { # RANKS OPTIONS...
 	local started=()
 	(($1 == 1)) || started=("$gannet" launch -n "$1" --)
-	timeout -k 5 100 "${started[@]}" "$program" train --data "$scratch/data" --model resnet20 --side 16 --batch 2 --lr 0.02 --device cuda \
+	timeout -k 5 300 "${started[@]}" "$program" train --data "$scratch/data" --model resnet20 --side 16 --batch 2 --lr 0.02 --device cuda \
 		--augment crop-flip "${@:2}"
 }
 for times in 1 2 3; do
@@ -38,8 +38,8 @@ done
 unset GANNET_EMULATED_TIMES
 check "training, its average and validation" whole train train 1 --steps 4 --val "$scratch/data" --ema 0.9 --clip 2 --checkpoint "$scratch/run"
 check "going on from a checkpoint, with --accumulate" whole resumed train 1 --steps 6 --accumulate 2 --resume auto --checkpoint "$scratch/run"
-check "eval" whole eval timeout 60 "$program" eval --device cuda --data "$scratch/data" --checkpoint "$scratch/run"
+check "eval" whole eval timeout -k 5 300 "$program" eval --device cuda --data "$scratch/data" --checkpoint "$scratch/run"
 check "two ranks by UCX" whole ucx train 2 --steps 3 --comm ucx
 check "two ranks with --sync-bn" whole sync train 2 --steps 3 --comm nccl --sync-bn all
-check "bench train" whole bench timeout 60 "$program" bench train --device cuda --model resnet20 --side 16 --batch 2 --iters 2
+check "bench train" whole bench timeout -k 5 300 "$program" bench train --device cuda --model resnet20 --side 16 --batch 2 --iters 2
 finish

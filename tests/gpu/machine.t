@@ -37,7 +37,7 @@ PYTHON
 chmod +x "$scratch/bin/python3"
 tree=$GN_SOURCE
 run() { # OPTION...
-	PATH=$scratch/bin:$PATH timeout 600 "$tree/tests/gpu/run" --build "$build" --arch 90 "$@" >"$scratch/out" 2>&1 && return
+	PATH=$scratch/bin:$PATH timeout -k 5 300 "$tree/tests/gpu/run" --build "$build" --arch 90 "$@" >"$scratch/out" 2>&1 && return
 	cat "$scratch/out"
 	return 1
 }
@@ -235,7 +235,7 @@ killed() {
 	local run
 	PATH=$scratch/bin:$PATH setsid "$tree/tests/gpu/run" --build "$build" --arch 90 --cuda "$scratch/cuda" --first --results "$home" >"$scratch/out" 2>&1 &
 	run=$!
-	await_line 100 1 '^it runs' "$home/running.log"
+	await_line 1 '^it runs' "$home/running.log"
 	kill -9 -- "-$run"
 	pkill -9 -f 'sleep 1234.5|/peer serve' || true # which have groups of their own
 	wait "$run"
@@ -265,7 +265,7 @@ interrupted() {
 	local run code
 	PATH=$scratch/bin:$PATH "$tree/tests/gpu/run" --build "$build" --arch 90 --cuda "$scratch/cuda" --only plans --results "$home" >"$scratch/out" 2>&1 &
 	run=$!
-	await_line 100 1 '^it runs' "$home/running.log"
+	await_line 1 '^it runs' "$home/running.log"
 	kill -TERM "$run"
 	wait "$run"
 	code=$?

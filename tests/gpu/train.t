@@ -21,7 +21,7 @@ train() {
 	shift 3
 	rm -f "$scratch/$name.jsonl"
 	((ranks == 1)) || started=("$gannet" launch -n "$ranks" --)
-	timeout -k 5 200 "${started[@]}" "$program" train --data "$data" --model resnet20 --side 16 --batch 2 --steps 4 --lr 0.02 \
+	timeout -k 5 300 "${started[@]}" "$program" train --data "$data" --model resnet20 --side 16 --batch 2 --steps 4 --lr 0.02 \
 		--log-every 1 --device "$device" --comm "$([[ $device == cuda ]] && echo $comm || echo auto)" --log "$scratch/$name.jsonl" "$@" \
 		>"$scratch/$name.out" 2>&1
 }
@@ -181,7 +181,7 @@ said() { grep -o '"loss": [^,]*' "$scratch/eval.$1" | grep -o '[^ ]*$'; }
 evaluates() {
 	local where
 	for where in cuda host; do
-		timeout 60 "$program" eval --data "$data" --checkpoint "$scratch/all" --device $where >"$scratch/eval.$where" 2>&1 ||
+		timeout -k 5 300 "$program" eval --data "$data" --checkpoint "$scratch/all" --device $where >"$scratch/eval.$where" 2>&1 ||
 			{ cat "$scratch/eval.$where"; return 1; }
 	done
 	near <(said cuda) <(said host) 2e-2
@@ -253,7 +253,7 @@ check "gradients that are not finite are left out on all ranks, and end the run"
 in_half() { # with bounds of its own, which emulated arithmetic does not need excuses for
 	local said='within all bounds'
 	[[ $kind == "an emulated GPU" ]] || said+='|no larger than'
-	timeout -k 5 100 "$program" selftest --device cuda --precision fp16 --brief --golden "$GN_SOURCE/tests/golden/resnet18-b4-s64-c10.json" \
+	timeout -k 5 300 "$program" selftest --device cuda --precision fp16 --brief --golden "$GN_SOURCE/tests/golden/resnet18-b4-s64-c10.json" \
 		>"$scratch/half.out" 2>&1 && grep -qE "$said" "$scratch/half.out" && return
 	cat "$scratch/half.out"
 	return 1
@@ -265,7 +265,7 @@ benched() { # COMM
 	local where
 	for where in host "cuda --comm $1"; do
 		# shellcheck disable=SC2086 # three words
-		timeout -k 5 100 "$gannet" launch -n 2 -- "$program" bench train --device $where --model resnet20 --side 16 --batch 2 --iters 3 --warmup 1 \
+		timeout -k 5 300 "$gannet" launch -n 2 -- "$program" bench train --device $where --model resnet20 --side 16 --batch 2 --iters 3 --warmup 1 \
 			--json >"$scratch/bench-${where%% *}" 2>"$scratch/bench.err" || { cat "$scratch/bench.err"; return 1; }
 	done
 	near <(grep -o '"losses": \[[^]]*' "$scratch/bench-cuda" | grep -o '[0-9.]*' | head -n 4) \
@@ -310,7 +310,7 @@ near_host() {
 
 # Its JSON says how a step runs: the graph, the engine of each convolution's passes, and with --profile the GPU's time in each operator.
 profiled() {
-	timeout -k 5 100 "$program" bench train --device cuda --precision fp16 --model resnet20 --side 16 --batch 2 --iters 2 --warmup 2 \
+	timeout -k 5 300 "$program" bench train --device cuda --precision fp16 --model resnet20 --side 16 --batch 2 --iters 2 --warmup 2 \
 		--profile --json >"$scratch/profiled" 2>"$scratch/bench.err" || { cat "$scratch/bench.err"; return 1; }
 	python3 - "$scratch/profiled" <<'PY'
 import json, sys
@@ -329,7 +329,7 @@ check "bench train says how a step runs, and what each operator takes" profiled
 
 # more than any GPU has
 too_large() {
-	timeout -k 5 60 "$program" bench train --device cuda --model resnet50 --batch 2048 --iters 1 >"$scratch/large.out" 2>&1
+	timeout -k 5 300 "$program" bench train --device cuda --model resnet50 --batch 2048 --iters 1 >"$scratch/large.out" 2>&1
 	local code=$?
 	cat "$scratch/large.out"
 	((code == 1)) && grep -qE 'resnet50 with batch 2048 and images of side 224 needs [0-9]+ MiB, and [0-9]+ of .* [1-9][0-9]* MiB are free: a batch of about [1-9][0-9]* fits' \
@@ -341,7 +341,7 @@ dies() { # --comm
 	local comm=$1 name=dies-$1
 	train "$name" 2 cuda --steps 100000 --schedule constant --lr 1e-4 &
 	local run=$! victim command
-	await_line 60 3 '"event": "step"' "$scratch/$name.jsonl" || { kill "$run"; tell "$name"; return 1; }
+	await_line 3 '"event": "step"' "$scratch/$name.jsonl" || { kill "$run"; tell "$name"; return 1; }
 	for victim in /proc/[0-9]*; do # one of the ranks
 		mapfile -d '' -n 4 command <"$victim/cmdline"
 		[[ ${command[*]} != "$program train --data $data" ]] || break

@@ -7,7 +7,7 @@ prober=$GN_SOURCE/tests/jobs/exec_probe
 export GANNET_LOG=warn
 unset CUDA_VISIBLE_DEVICES UCX_NET_DEVICES NCCL_SOCKET_IFNAME GLOO_SOCKET_IFNAME TF_CONFIG
 
-alone() { timeout -k 5 60 "$gannet" exec "$@"; }
+alone() { timeout -k 5 300 "$gannet" exec "$@"; }
 ranks() { launch "$1" "$gannet" exec "${@:2}"; } # N ARG...
 right() { # N FRAMEWORK: every process finds itself in the right world
 	ranks "$1" --as "$2" "$prober" "$2" >"$scratch/out" 2>"$scratch/err" || { cat "$scratch/out" "$scratch/err"; return 1; }
@@ -30,7 +30,7 @@ by_variables() {
 check "RANK, WORLD_SIZE and MASTER_* that are set already are where it meets, and stay" by_variables
 if command -v mpirun >/dev/null; then
 	under_mpirun() {
-		timeout -k 5 60 mpirun --allow-run-as-root --oversubscribe -n 3 "$gannet" exec "$prober" torch >"$scratch/out" 2>&1 ||
+		timeout -k 5 300 mpirun --allow-run-as-root --oversubscribe -n 3 "$gannet" exec "$prober" torch >"$scratch/out" 2>&1 ||
 			{ cat "$scratch/out"; return 1; }
 		[[ $(grep -c "rank [0-2] of 3 on 1 nodes is right" "$scratch/out") == 3 ]]
 	}
@@ -72,7 +72,7 @@ shares() {
 	[[ $(ranks "$all" sh -c 'grep Cpus_allowed_list /proc/self/status' | sort -u | wc -l) == "$all" &&
 		$(ranks "$all" --bind none nproc | sort -u) == "$all" ]]
 }
-bound() { timeout -k 5 60 "$gannet" launch -n "$(nproc)" --bind none -- "$gannet" exec sh -c 'grep Cpus_allowed_list /proc/self/status' | sort -u | wc -l; }
+bound() { timeout -k 5 300 "$gannet" launch -n "$(nproc)" --bind none -- "$gannet" exec sh -c 'grep Cpus_allowed_list /proc/self/status' | sort -u | wc -l; }
 expect 0 "^$(nproc)$" "processes share the processors" bound
 
 # --- a wrong world is refused before anything starts ---
@@ -80,7 +80,7 @@ refused() { # SETTING... -- ARG...: for two ranks
 	rm -f "$scratch/started"
 	local set=()
 	while [[ $1 != -- ]]; do set+=("$1"); shift; done
-	env "${set[@]}" timeout -k 5 60 "$gannet" launch -n 2 -- "$gannet" exec "${@:2}"
+	env "${set[@]}" timeout -k 5 300 "$gannet" launch -n 2 -- "$gannet" exec "${@:2}"
 	local code=$?
 	[[ ! -e $scratch/started ]] || echo "it was started"
 	return $code
@@ -92,7 +92,7 @@ expect 2 "rank 1 on .*nowhere.invalid.*cannot find the address.*unset MASTER_ADD
 expect 2 "rank 0 on .*MASTER_PORT=70000 is no port" "a MASTER_PORT that is none" refused MASTER_PORT=70000 -- "${start[@]}"
 taken() {
 	perl -MIO::Socket::INET -e '$s = IO::Socket::INET->new(Listen => 1, LocalAddr => "0.0.0.0") or exit 9; $ENV{MASTER_PORT} = $s->sockport;
-		exit(system(@ARGV) >> 8)' timeout 60 "$gannet" launch -n 2 -- "$gannet" exec "${start[@]}"
+		exit(system(@ARGV) >> 8)' timeout -k 5 300 "$gannet" launch -n 2 -- "$gannet" exec "${start[@]}"
 }
 expect 2 "MASTER_PORT: cannot listen on port [0-9]*: Address already in use; unset it" "a MASTER_PORT that is taken" taken
 expect 2 "rank 0 on .*: there is no program nosuchprogram in PATH" "a program that is not there" refused X=1 -- nosuchprogram
@@ -126,9 +126,9 @@ orphans() {
 }
 check "nothing that the program starts outlives exec" orphans
 lost() {
-	timeout -k 5 60 "$gannet" launch -n 2 -- sh -c 'echo "$PMIX_RANK $$" >>"$0"; exec "$@"' "$scratch/pids" "$gannet" exec sleep 50 2>"$scratch/err" &
+	timeout -k 5 300 "$gannet" launch -n 2 -- sh -c 'echo "$PMIX_RANK $$" >>"$0"; exec "$@"' "$scratch/pids" "$gannet" exec sleep 50 2>"$scratch/err" &
 	local pid=$! victim
-	await_line 20 2 . "$scratch/pids" || return 1
+	await_line 2 . "$scratch/pids" || return 1
 	victim=$(awk '$1 == 1 { print $2 }' "$scratch/pids")
 	until pgrep -x -P "$victim" sleep >/dev/null; do kill -0 "$victim" || return 1; sleep 0.05; done
 	kill -9 "$victim"
@@ -140,9 +140,9 @@ check "an exec that is killed takes its program along, and the others are told" 
 passes_on() { # SIGNAL CODE
 	rm -f "$scratch/out"
 	# shellcheck disable=SC2016
-	timeout -k 5 60 "$gannet" exec sh -c 'trap "echo got; exit $1" "$0"; echo up; while :; do sleep 0.05; done' "$1" "$2" >"$scratch/out" 2>&1 &
+	timeout -k 5 300 "$gannet" exec sh -c 'trap "echo got; exit $1" "$0"; echo up; while :; do sleep 0.05; done' "$1" "$2" >"$scratch/out" 2>&1 &
 	local pid=$!
-	await_line 20 1 '^up' "$scratch/out" || return 1
+	await_line 1 '^up' "$scratch/out" || return 1
 	kill -"$1" "$(pgrep -P $pid)"
 	wait $pid
 	[[ $? == "$2" && $(grep -c got "$scratch/out") == 1 ]]
@@ -153,9 +153,9 @@ done
 
 interrupted() {
 	rm -f "$scratch/out"
-	timeout -k 5 60 "$gannet" exec sh -c 'echo up; exec sleep 60' >"$scratch/out" 2>&1 &
+	timeout -k 5 300 "$gannet" exec sh -c 'echo up; exec sleep 60' >"$scratch/out" 2>&1 &
 	local pid=$!
-	await_line 20 1 '^up' "$scratch/out" || return 1
+	await_line 1 '^up' "$scratch/out" || return 1
 	kill -INT "$(pgrep -P $pid)"
 	wait $pid
 	[[ $? == 130 ]] && grep -q 'stopped by signal 2 (Interrupt), which gannet exec received' "$scratch/out"
@@ -171,7 +171,7 @@ limit() { echo 100663296 >"$group/memory.limit_in_bytes" || echo 100663296 >"$gr
 if [[ $group && ! ${GN_SANITIZED:-} ]] && limit 2>/dev/null; then
 	hungry() {
 		# shellcheck disable=SC2016
-		sh -c 'echo $$ >"$0/cgroup.procs" && shift && exec timeout -k 5 60 "$@"' "$group" x "$gannet" exec python3 -c 'b"x" * (1 << 30)'
+		sh -c 'echo $$ >"$0/cgroup.procs" && shift && exec timeout -k 5 300 "$@"' "$group" x "$gannet" exec python3 -c 'b"x" * (1 << 30)'
 	}
 	expect 137 "rank 0 on .*: killed by signal 9 \(Killed\): out of memory, its cgroup's limit is 0.09 GiB" "out of memory is named" hungry
 else

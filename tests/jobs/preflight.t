@@ -11,19 +11,19 @@ export GANNET_LOG=error
 
 # Measuring for 60 s a window would run into the limit.
 expect 1 "--out .*/none/result: cannot write in .*/none: No such file" "--out is tried before the measurements" \
-	timeout 20 "$gannet" preflight --seconds 60 --out "$scratch/none/result"
+	timeout -k 5 300 "$gannet" preflight --seconds 60 --out "$scratch/none/result"
 expect 2 "--local .*/nmve: no such folder on any of the nodes" "a mistyped --local is the option's fault" \
-	timeout 60 "$gannet" preflight --seconds 0.01 --local "$scratch/nmve"
-named() { GANNET_LOCAL=$scratch/nmve timeout 60 "$gannet" preflight --seconds 0.01; }
+	timeout -k 5 300 "$gannet" preflight --seconds 0.01 --local "$scratch/nmve"
+named() { GANNET_LOCAL=$scratch/nmve timeout -k 5 300 "$gannet" preflight --seconds 0.01; }
 expect 2 "GANNET_LOCAL .*/nmve: no such folder" "or the variable's" named
-expect 2 "--local" "with two ranks, too" timeout 60 "$gannet" launch -n 2 "$gannet" preflight --seconds 0.01 --local "$scratch/nmve"
+expect 2 "--local" "with two ranks, too" timeout -k 5 300 "$gannet" launch -n 2 "$gannet" preflight --seconds 0.01 --local "$scratch/nmve"
 expect 2 "--mount .*/data: nothing is mounted there on any of the nodes" "a mistyped --mount is the option's fault" \
-	timeout 60 "$gannet" preflight --seconds 0.01 --mount / --mount "$scratch/data"
+	timeout -k 5 300 "$gannet" preflight --seconds 0.01 --mount / --mount "$scratch/data"
 echo '{"hosts": [{}]}' >"$scratch/good.json" && ln "$scratch/good.json" "$scratch/same.json"
 expect 2 "--out .*/same.json is the file of --baseline" "a result does not replace its baseline" \
-	timeout 60 "$gannet" preflight --seconds 60 --baseline "$scratch/good.json" --out "$scratch/same.json"
+	timeout -k 5 300 "$gannet" preflight --seconds 60 --baseline "$scratch/good.json" --out "$scratch/same.json"
 nulls() {
-	timeout 60 "$gannet" preflight --seconds 0.01 --json | python3 -c '
+	timeout -k 5 300 "$gannet" preflight --seconds 0.01 --json | python3 -c '
 import json, sys
 r = json.load(sys.stdin)
 h = r["hosts"][0]
@@ -32,7 +32,7 @@ print([k for k, v in h.items() if v is None and k not in ("memlock_bytes", "nofi
 expect 0 "\\['disk_write_mb_per_s', 'disk_read_mb_per_s', 'disk_free_gb', 'network_out_gbit_per_s', 'network_in_gbit_per_s', 'latency_us'\\] \\[\\[None\\]\\]" \
 	"what was not measured is null" nulls
 if "${CC:-cc}" -shared -fPIC -o "$scratch/libnvidia-ml.so.1" "$GN_SOURCE/tests/jobs/emulate_nvml.c" 2>"$scratch/cc"; then
-	gpus() { env ${1:+EMULATE_NVML="$1"} LD_LIBRARY_PATH="$scratch" timeout 60 "$gannet" preflight --seconds 0.01; }
+	gpus() { env ${1:+EMULATE_NVML="$1"} LD_LIBRARY_PATH="$scratch" timeout -k 5 300 "$gannet" preflight --seconds 0.01; }
 	expect 0 "^GPUs: 4 on 1 node, memory errors and clocks looked at$" "GPUs that are well" gpus "4 0 4 -1"
 	expect 6 ": GPUs: 2 uncorrected memory errors \(ECC\) since the driver was loaded$" "memory errors are named" gpus "4 2 0 -1"
 	expect 6 ": GPUs: clocks are reduced by heat hardware slowdown$" "so are reduced clocks" gpus "4 0 48 -1"

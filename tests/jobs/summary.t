@@ -94,7 +94,7 @@ for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
     t.top.send_signal(number)
     t.over(-number)
 PY
-check "a live view in a terminal, which is restored on every way out" timeout 100 python3 "$scratch/live.py" "$gannet" "$log"
+check "a live view in a terminal, which is restored on every way out" timeout -k 5 300 python3 "$scratch/live.py" "$gannet" "$log"
 printf '%s\n' '{"event": "failed", "time": "2026-11-24T10:00:00Z", "reason": "rank 3 on n2 is lost: it has not been heard of for 5 s, and what it was '\
 'doing last was waiting for the sum of bucket 7 of step 4711, while all others went on"}' >>"$scratch/killed.jsonl"
 whole_reason() { "$gannet" top "$scratch/killed.jsonl" | tail -n 3 | tr -s ' \n' ' ' | grep -q 'rank 3 on n2 is lost: .* while all others went on'; }
@@ -110,5 +110,5 @@ PY
 expect 0 "^ranks compute 0.001 to 9e[+]04 ms a step; slowest: rank 1 on nz$" "top names the slowest rank of one interval" "$gannet" top "$scratch/slow.jsonl"
 expect 3 "nowhere" "so is what is not there" "$gannet" top "$scratch/nowhere"
 mkfifo "$scratch/fifo"
-expect 3 "is no regular file" "a FIFO is not waited for" timeout 10 "$gannet" top "$scratch/fifo"
+expect 3 "is no regular file" "a FIFO is not waited for" timeout -k 5 300 "$gannet" top "$scratch/fifo"
 finish

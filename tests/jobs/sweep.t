@@ -34,7 +34,7 @@ for t in 1 2 3 4; do
 	printf '{"trial": %d, "parameters": {"lr": "%s"}, "log": "%s", "checkpoint": "x"}\n' "$t" "${trials[t - 1]}" "$dir/sweep/trial-$t.jsonl"
 done >sweep/ledger.jsonl
 trial() { # N STEPS
-	GANNET_LOG=info timeout 100 "$gannet" train --data data --model lenet --batch 16 --steps "$2" --seed "$1" --lr "${trials[$1 - 1]}" --threads 1 --loader-threads 1 \
+	GANNET_LOG=info timeout -k 5 300 "$gannet" train --data data --model lenet --batch 16 --steps "$2" --seed "$1" --lr "${trials[$1 - 1]}" --threads 1 --loader-threads 1 \
 		--log "$dir/sweep/trial-$1.jsonl" --halving 2:1
 }
 expect 0 "place 1 of 1 trial at 1/2 of the steps: going on" "the first trial goes on" trial 1 80
@@ -64,7 +64,7 @@ for picture in pictures:
         assert 0 <= float(shape.get("cx") or 0) <= width and 0 <= float(shape.get("cy") or 0) <= height
 PY
 check "has the trials from best to worst, and their curves" python3 page.py sweep/report/report.html
-outside() { timeout 100 "$gannet" train --data data --model lenet --batch 16 --steps 4 --log "$dir/alone.jsonl" --halving 2:1; }
+outside() { timeout -k 5 300 "$gannet" train --data data --model lenet --batch 16 --steps 4 --log "$dir/alone.jsonl" --halving 2:1; }
 expect 0 "alone.jsonl is no trial of gannet sweep: .*the run goes on" "a run outside of a sweep goes on" outside
 expect 2 "not FACTOR:RUNGS" "a halving that is none" "$gannet" train --data data --model lenet --steps 4 --log x.jsonl --halving 2
 finish

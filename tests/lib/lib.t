@@ -8,7 +8,7 @@ trap 'rm -rf "$scratch"' EXIT
 cd "$scratch" || exit 1
 export LD_LIBRARY_PATH=$GN_BUILD${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} GANNET_LOG=error
 library=$GN_BUILD/libgannet.so.0 header=$GN_SOURCE/src/lib/gannet.h probe=$GN_BUILD/tests/lib/lib_probe
-launch() { timeout 90 "$GN_BUILD/gannet" launch "$@"; }
+launch() { timeout -k 5 300 "$GN_BUILD/gannet" launch "$@"; }
 for ranks in 1 2 3 4; do
 	expect 0 "^(\\[0\\] )?$ranks ranks, rank 0 on .*: sum $((ranks * (ranks + 1) / 2)), largest $ranks" "allreduce of the examples on $ranks ranks" \
 		launch -n $ranks "$GN_BUILD/src/lib/examples/allreduce"
@@ -17,12 +17,12 @@ expect 0 "3 ranks, 1000 steps: heat 100" "messages of the examples" launch -n 3 
 expect 0 "4 ranks, 20 rounds in two groups: right" "groups of the examples" launch -n 4 "$GN_BUILD/src/lib/examples/overlap"
 check "usage errors are told" "$probe" usage
 check "every collective" launch -n 3 "$probe" collectives
-check "over tcp" env UCX_TLS=tcp,self UCX_NET_DEVICES=lo GANNET_LOG=error timeout 90 "$GN_BUILD/gannet" launch -n 3 "$probe" collectives
+check "over tcp" env UCX_TLS=tcp,self UCX_NET_DEVICES=lo GANNET_LOG=error timeout -k 5 300 "$GN_BUILD/gannet" launch -n 3 "$probe" collectives
 check "groups of listed ranks" launch -n 4 "$probe" groups
 check "receives from any rank" launch -n 4 "$probe" any
-check "receives from any rank, over tcp" env UCX_TLS=tcp,self UCX_NET_DEVICES=lo timeout 90 "$GN_BUILD/gannet" launch -n 3 "$probe" any
+check "receives from any rank, over tcp" env UCX_TLS=tcp,self UCX_NET_DEVICES=lo timeout -k 5 300 "$GN_BUILD/gannet" launch -n 3 "$probe" any
 check "waits between tests of operations" launch -n 3 "$probe" idle
-check "waits between tests of operations, over tcp" env UCX_TLS=tcp,self UCX_NET_DEVICES=lo timeout 90 "$GN_BUILD/gannet" launch -n 2 "$probe" idle
+check "waits between tests of operations, over tcp" env UCX_TLS=tcp,self UCX_NET_DEVICES=lo timeout -k 5 300 "$GN_BUILD/gannet" launch -n 2 "$probe" idle
 check "a disagreement on a group" launch -n 2 "$probe" disagree
 killed() {
 	launch --keep-going -n 3 "$probe" killed >out 2>err
@@ -34,7 +34,7 @@ rendezvous() {
 	local port pids=() code=0 pid
 	port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 	for r in 0 1 2; do
-		timeout 60 "$probe" rendezvous "127.0.0.1:$port" $r 3 &
+		timeout -k 5 300 "$probe" rendezvous "127.0.0.1:$port" $r 3 &
 		pids+=($!)
 	done
 	for pid in "${pids[@]}"; do wait "$pid" || code=1; done

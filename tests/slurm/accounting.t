@@ -23,13 +23,13 @@ with open("used." + os.environ["RANK"], "w") as out:
 PY
 # sets id, for a check's own shell and by file
 # shellcheck disable=SC2015 # cat does not fail
-submit() { on 60 "$gannet" submit "$@" >id 2>err && id=$(cat id) || { cat err; return 1; }; }
-states() { [[ $(on 20 sacct -n -X -P -o State -j "$id" | sort -u) == COMPLETED ]]; }
-completed() { until_within 120 states || { on 20 sacct -j "$id"; cat ./*/*.out; return 1; }; }
+submit() { on "$gannet" submit "$@" >id 2>err && id=$(cat id) || { cat err; return 1; }; }
+states() { [[ $(on sacct -n -X -P -o State -j "$id" | sort -u) == COMPLETED ]]; }
+completed() { until_true states || { on sacct -j "$id"; cat ./*/*.out; return 1; }; }
 again() { submit --dir again -N 2 --ppn 2 --retries 1 --sbatch=--mem=1G -- exec python3 "$cluster/burn.py" && completed; }
 check "a job that is queued again" again
 again=$(cat id)
-on 60 "$gannet" summary --json "$again" >summary.json
+on "$gannet" summary --json "$again" >summary.json
 cat >check.py <<'PY'
 import glob, json, sys
 s = json.load(open("summary.json"))["slurm"]
@@ -45,21 +45,21 @@ assert s["memory_asked_bytes_per_node"] == 1 << 30, s
 assert s["max_rss_bytes"] > 100e6 and s["node_rss_bytes"] > 200e6, s
 PY
 check "summary: restart, waiting, core hours, memory of a node" python3 check.py
-expect 0 "^job $again, COMPLETED, 2 nodes, 4 processors, queued again 1 time$" "as text" on 60 "$gannet" summary "$again"
-expect 0 "^  memory of a node: asked for 1.07 GB, 0\\.[2-9][0-9]* GB used at most" "with what was asked for" on 60 "$gannet" summary "$again"
+expect 0 "^job $again, COMPLETED, 2 nodes, 4 processors, queued again 1 time$" "as text" on "$gannet" summary "$again"
+expect 0 "^  memory of a node: asked for 1.07 GB, 0\\.[2-9][0-9]* GB used at most" "with what was asked for" on "$gannet" summary "$again"
 # Of a step alone the two agree, but for what slurmstepd and the interpreter use before burn.py counts and after it: 0.07 s of a processor
 # a task on a quiet machine, and more on a slow or busy one, which 0.25 s a task leave room for.
 step() {
 	# shellcheck disable=SC2016
-	on 60 srun -N2 -J step env SLURM_RESTART_COUNT=1 BURN_S=8 sh -c 'RANK=step$SLURM_PROCID exec python3 "$0"' "$cluster/burn.py" || { echo "srun ended with $?"; return 1; }
-	until_within 60 step_is_told || { on 20 sacct -P -o JobID,State,TotalCPU --name step; cat "$cluster/told"; return 1; }
+	on srun -N2 -J step env SLURM_RESTART_COUNT=1 BURN_S=8 sh -c 'RANK=step$SLURM_PROCID exec python3 "$0"' "$cluster/burn.py" || { echo "srun ended with $?"; return 1; }
+	until_true step_is_told || { on sacct -P -o JobID,State,TotalCPU --name step; cat "$cluster/told"; return 1; }
 }
 step_is_told() {
 	# shellcheck disable=SC2016
 	local id
-	on 20 sacct -n -P -X -o JobID,State --name step | grep COMPLETED >"$cluster/step" || return 1
+	on sacct -n -P -X -o JobID,State --name step | grep COMPLETED >"$cluster/step" || return 1
 	id=$(cut -d '|' -f 1 "$cluster/step")
-	[[ $id ]] && on 20 "$gannet" summary --json "$id" | python3 -c '
+	[[ $id ]] && on "$gannet" summary --json "$id" | python3 -c '
 import json, sys
 told = json.load(sys.stdin)["slurm"]["core_hours_used"] * 3600
 used = [float(open(name).read()) for name in sys.argv[1:]]
@@ -67,14 +67,14 @@ print("told", told, "s, used", used, file=open("told", "w"))
 sys.exit(not 0.98 * sum(used) <= told <= 1.02 * sum(used) + 0.25 * len(used))' "$cluster"/used.step[01]
 }
 check "core hours of a step of srun are within 2 % of getrusage and its ends" step
-array() { submit --dir array --array 1-3 -- exec true && completed && on 60 "$gannet" summary "$id"; }
+array() { submit --dir array --array 1-3 -- exec true && completed && on "$gannet" summary "$id"; }
 expect 0 "queued again 0 times" "tasks of an array are no restarts" array
 # As weeks later: scontrol knows nothing.
 mkdir only
 for name in sacct timeout; do ln -s "$(command -v $name)" only/$name; done
-later() { on 60 env PATH="$cluster/only" "$gannet" summary "$again"; }
+later() { on env PATH="$cluster/only" "$gannet" summary "$again"; }
 expect 0 "^job $again, COMPLETED, 2 nodes, 4 processors, queued again 1 time$" "the same from sacct alone" later
-expect 3 "neither scontrol nor sacct knows it" "a job that was not" on 60 "$gannet" summary 999999
+expect 3 "neither scontrol nor sacct knows it" "a job that was not" on "$gannet" summary 999999
 vc down
 left() { pgrep -x 'mariadbd|slurmdbd' | while read -r pid; do tr '\0' ' ' <"/proc/$pid/cmdline" | grep -F "$cluster"; done; }
 ended() { [[ ! $(left) ]]; }

@@ -27,18 +27,8 @@ cluster_end() {
 }
 
 vc() { "$GN_SOURCE/slurm/vcluster" "$1" --dir "$cluster/vc" "${@:2}"; }
-# Runs a command against the cluster under a watchdog: on SECONDS COMMAND...
-on() { timeout -k 5 "$1" "$GN_SOURCE/slurm/vcluster" run --dir "$cluster/vc" -- "${@:2}"; }
-
-# Polls until the command succeeds: until_within SECONDS COMMAND...
-until_within() {
-	local end=$((SECONDS + $1))
-	shift
-	until "$@" >/dev/null 2>&1; do
-		((SECONDS < end)) || return 1
-		sleep 0.1
-	done
-}
+# Runs a command against the cluster under a watchdog: on COMMAND...
+on() { timeout -k 5 300 "$GN_SOURCE/slurm/vcluster" run --dir "$cluster/vc" -- "$@"; }
 
 gannet=$GN_BUILD/gannet
 # The last step that a log tells of; 0 when there is none yet.

@@ -27,7 +27,7 @@ check "two nodes come up" vc up --nodes 2 --cpus-per-node 2
 train() { # NAME COMMAND-BEFORE...: log of the run in NAME.jsonl, messages in NAME.err
 	local name=$1
 	shift
-	on 100 srun -N2 --ntasks-per-node=2 --mpi=pmix "$@" train --data "$cluster/train" --model lenet --epochs 1 --batch 32 --threads 1 \
+	on srun -N2 --ntasks-per-node=2 --mpi=pmix "$@" train --data "$cluster/train" --model lenet --epochs 1 --batch 32 --threads 1 \
 		--log "$cluster/$name.jsonl" >"$cluster/$name.err" 2>&1 || { cat "$cluster/$name.err"; return 1; }
 }
 messages() { cat "$cluster/$1.err"; }
@@ -49,7 +49,7 @@ check "with the same loss" same_loss apart
 
 cp "$GN_SOURCE/tests/jobs/exec_probe" "$cluster/probe"
 worlds() {
-	on 60 srun -N2 --ntasks-per-node=2 --mpi=pmix ch-run --join "$image" -- gannet exec --as torch "$cluster/probe" torch >"$cluster/probe.out" 2>&1 ||
+	on srun -N2 --ntasks-per-node=2 --mpi=pmix ch-run --join "$image" -- gannet exec --as torch "$cluster/probe" torch >"$cluster/probe.out" 2>&1 ||
 		{ cat "$cluster/probe.out"; return 1; }
 	[[ $(grep -c "of 4 on 2 nodes is right" "$cluster/probe.out") == 4 ]]
 }
@@ -57,7 +57,7 @@ check "gannet exec makes the right world in them" worlds
 
 # as users do it; 65534 has no home and no right on this machine
 nobody() {
-	(cd / && exec timeout -k 5 100 setpriv --reuid 65534 --regid 65534 --clear-groups "$GN_SOURCE/slurm/vcluster" run --dir "$cluster/vc" -- \
+	(cd / && exec timeout -k 5 300 setpriv --reuid 65534 --regid 65534 --clear-groups "$GN_SOURCE/slurm/vcluster" run --dir "$cluster/vc" -- \
 		srun -N2 --ntasks-per-node=2 --mpi=pmix env USER=nobody ch-run --join "$image" -- gannet train --data "$cluster/train" --model lenet \
 		--steps 20 --batch 32 --threads 1)
 }
@@ -68,10 +68,10 @@ else
 fi
 killed() { # a rank that dies in a container ends the others
 	local step
-	on 100 srun -N2 --ntasks-per-node=2 --mpi=pmix --kill-on-bad-exit=0 ch-run --join "$image" -- gannet train --data "$cluster/train" --model lenet --epochs 500 --batch 32 \
+	on srun -N2 --ntasks-per-node=2 --mpi=pmix --kill-on-bad-exit=0 ch-run --join "$image" -- gannet train --data "$cluster/train" --model lenet --epochs 500 --batch 32 \
 		--threads 1 --log "$cluster/killed.jsonl" --log-every 5 >"$cluster/killed.err" 2>&1 &
 	step=$!
-	until_within 60 reached "$cluster/killed.jsonl" 5 || { cat "$cluster/killed.err"; return 1; }
+	until_true reached "$cluster/killed.jsonl" 5 || { cat "$cluster/killed.err"; return 1; }
 	kill -9 "$(pid_of_rank 3)"
 	! wait $step || return 1
 	cat "$cluster/killed.err"

@@ -14,12 +14,12 @@ id=$(printf '%s' "$cluster/vc" | md5sum | cut -c 1-6) # in the names of links
 
 begin() { # NAME TASKS_PER_NODE OPTION...
 	# shellcheck disable=SC2016
-	on 120 srun -N4 --ntasks-per-node="$2" --mpi=pmix --no-kill --kill-on-bad-exit=0 --wait=0 --disable-status sh -c \
+	on srun -N4 --ntasks-per-node="$2" --mpi=pmix --no-kill --kill-on-bad-exit=0 --wait=0 --disable-status sh -c \
 		'code=$1.$SLURM_PROCID.code; shift; "$@"; echo $? >"$code"' sh "$cluster/$1" "$gannet" train \
 		--data "$cluster/train" --model lenet --steps 100000 --batch 4 --lr 0.01 --threads 1 --loader-threads 1 --log-every 5 --elastic 1 \
 		--heartbeat-timeout $silence --log "$cluster/$1.jsonl" --checkpoint "$cluster/$1" "${@:3}" >"$cluster/$1.out" 2>&1 &
 	run=$!
-	until_within 60 reached "$cluster/$1.jsonl" 50
+	until_true reached "$cluster/$1.jsonl" 50
 }
 worlds() { [ "$(field "$cluster/$1.jsonl" resume world | tail -n 1)" = "$2" ]; } # NAME WORLD
 codes() { cat "$cluster/$1".[0-9].code | tr '\n' ' '; }
@@ -31,13 +31,13 @@ finish_run() { # NAME
 	done
 	wait "$run"
 }
-recovered() { until_within 40 grep -q '"event": "recovered"' "$cluster/$1.jsonl"; } # NAME
+recovered() { until_true grep -q '"event": "recovered"' "$cluster/$1.jsonl"; } # NAME
 # The time from the cut until the log tells of the first step after it, less the limit of silence; times in the log are whole seconds.
 within_3_s() { # NAME CUT_AT
 	recovered "$1" && awk -v cut="$2" -v now="$(date +%s.%N)" -v silence=$silence -v out="$cluster/$1.beyond" 'BEGIN {
 		beyond = now - cut - silence; printf "# %.2f s beyond the limit of silence\n", beyond >out; exit !(beyond >= -1 && beyond <= 3) }'
 }
-ended() { until_within 60 test -s "$cluster/$1.$2.code"; } # NAME RANK
+ended() { until_true test -s "$cluster/$1.$2.code"; } # NAME RANK
 off() { cut_at=$(date +%s.%N) && vc link off "$1"; } # NODE
 
 begin one 2
@@ -66,7 +66,7 @@ check "and ends with code 4" test "$(codes last)" = '5 5 4 5 '
 begin short 1
 check "four ranks train" test $? = 0
 ip link set "gnv$id-1" down && sleep "$short" && ip link set "gnv$id-1" up
-check "links that are cut for $short s are mended, and the steps go on" until_within 20 reached "$cluster/short.jsonl" \
+check "links that are cut for $short s are mended, and the steps go on" until_true reached "$cluster/short.jsonl" \
 	$(($(last_step "$cluster/short.jsonl") + 50))
 sleep $silence
 finish_run short
@@ -80,7 +80,7 @@ for i in 3 4; do ip link set "gnv$id-$i" master "gnb$id-2"; done
 check "two halves are cut off from each other, and one goes on" recovered half
 check "with two ranks" test "$(field "$cluster/half.jsonl" resume ranks)" = 2
 halves_end() { [[ $(cat "$cluster"/half.[0-9].code 2>/dev/null | tr '\n' ' ') == '4 4 ' ]]; }
-check "the two others end with code 4" until_within 60 halves_end
+check "the two others end with code 4" until_true halves_end
 for i in 3 4; do ip link set "gnv$id-$i" master "gnb$id"; done
 finish_run half
 check "one world went on" test "$(codes half | xargs -n 1 | sort | xargs) $(grep -c '"event": "resume"' "$cluster/half.jsonl")" = '4 4 5 5 1'

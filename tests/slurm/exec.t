@@ -9,7 +9,7 @@ check "four nodes come up" vc up --nodes 4 --cpus-per-node 2
 export GANNET_LOG=warn
 unset CUDA_VISIBLE_DEVICES UCX_NET_DEVICES NCCL_SOCKET_IFNAME GLOO_SOCKET_IFNAME TF_CONFIG MASTER_ADDR MASTER_PORT
 
-srun() { on 100 srun --mpi=pmix "$@"; }
+srun() { on srun --mpi=pmix "$@"; }
 right() { # FRAMEWORK
 	srun -N4 --ntasks-per-node=2 "$gannet" exec --as "$1" "$prober" "$1" >"$cluster/out" 2>"$cluster/err" || { cat "$cluster/out" "$cluster/err"; return 1; }
 	[[ $(grep -c "probe $1: rank [0-7] of 8 on 4 nodes is right" "$cluster/out") == 8 ]]
@@ -56,20 +56,20 @@ check "three programs at once on the same nodes" both
 # --- wrong worlds ---
 expect 2 "MASTER_ADDR=localhost is each node's own, and there are 2 nodes" "localhost as master of two nodes" \
 	env MASTER_ADDR=localhost MASTER_PORT=29500 bash -c '"$@"' x "$GN_SOURCE/slurm/vcluster" run --dir "$cluster/vc" -- \
-	timeout 60 srun -w n1,n2 -N2 --mpi=pmix "$gannet" exec touch "$cluster/started"
+	timeout -k 5 300 srun -w n1,n2 -N2 --mpi=pmix "$gannet" exec touch "$cluster/started"
 elsewhere() { MASTER_ADDR=$1 MASTER_PORT=29517 srun -w n1,n2 -N2 "$gannet" exec touch "$cluster/started"; }
 expect 2 "rank 0 on n1 is not reached at MASTER_ADDR: rank 1 on n2: n2 port 29517: " "a master that is another node" elsewhere n2
 expect 2 "rank 1 on n2: nohost port 29517: cannot find the address of 'nohost'" "a name that the others cannot resolve" elsewhere nohost
 expect 0 "" "a right one is kept" env MASTER_ADDR=n1 bash -c '"$@"' x "$GN_SOURCE/slurm/vcluster" run --dir "$cluster/vc" -- \
-	timeout 60 srun -w n1,n2 -N2 --mpi=pmix "$gannet" exec "$prober" torch
+	timeout -k 5 300 srun -w n1,n2 -N2 --mpi=pmix "$gannet" exec "$prober" torch
 cp "$prober" "$cluster/vc/node/n1/nvme/probe"
 expect 2 "rank 1 on n2: .*/nvme/probe is no program that can be run here" "a program that one node lacks" \
 	srun -w n1,n2 -N2 "$gannet" exec "$cluster/vc/nvme/probe" torch
 expect 2 "SLURM_STEP_NUM_TASKS=4 but there is no PMIx" "a step without --mpi=pmix" \
-	on 60 srun -w n1,n2 -N2 -n4 --mpi=none "$gannet" exec touch "$cluster/started"
+	on srun -w n1,n2 -N2 -n4 --mpi=none "$gannet" exec touch "$cluster/started"
 batch() {
 	printf '#!/bin/sh\nexec %s exec touch %s/started\n' "$gannet" "$cluster" >"$cluster/job"
-	on 60 sbatch --wait -n4 --output="$cluster/job.log" "$cluster/job"
+	on sbatch --wait -n4 --output="$cluster/job.log" "$cluster/job"
 	cat "$cluster/job.log"
 	return 2
 }
@@ -84,10 +84,10 @@ expect 137 "gannet exec: rank 3 on n2 failed first, .*killed by signal 9 \(Kille
 lost() {
 	local step
 	# shellcheck disable=SC2016
-	on 100 srun -w n1,n2 -N2 --mpi=pmix sh -c 'echo $$ >"$0/pid.$SLURM_PROCID"; exec "$@"' "$cluster" "$gannet" exec sh -c 'touch "$0.$RANK"; exec sleep 90' \
+	on srun -w n1,n2 -N2 --mpi=pmix sh -c 'echo $$ >"$0/pid.$SLURM_PROCID"; exec "$@"' "$cluster" "$gannet" exec sh -c 'touch "$0.$RANK"; exec sleep 90' \
 		"$cluster/up" >"$cluster/out" 2>"$cluster/err" &
 	step=$!
-	until_within 40 test -e "$cluster/up.0" -a -e "$cluster/up.1" || return 1
+	until_true test -e "$cluster/up.0" -a -e "$cluster/up.1" || return 1
 	for pid in $(pgrep -x gannet); do
 		tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | grep -qx SLURM_PROCID=1 && kill -9 "$pid"
 	done
@@ -99,15 +99,15 @@ expect 0 "gannet exec: rank 1 on n2 is lost: its connection closed unexpectedly"
 # Once, although slurmstepd signals every process of the step. A program that failed would have exec end the other one.
 signals() {
 	# shellcheck disable=SC2016
-	on 100 srun -w n1,n2 -N2 --mpi=pmix "$gannet" exec sh -c 'trap "echo got USR1" USR1; trap "echo got TERM; exit 0" TERM; touch "$0.$RANK"
+	on srun -w n1,n2 -N2 --mpi=pmix "$gannet" exec sh -c 'trap "echo got USR1" USR1; trap "echo got TERM; exit 0" TERM; touch "$0.$RANK"
 		while :; do sleep 0.1; done' "$cluster/trap" >"$cluster/out" 2>&1 &
 	local step=$!
-	until_within 40 test -e "$cluster/trap.0" -a -e "$cluster/trap.1" || return 1
+	until_true test -e "$cluster/trap.0" -a -e "$cluster/trap.1" || return 1
 	local id
-	id=$(on 20 squeue -h -s -o %i | grep '\.0$')
-	on 20 scancel --signal=USR1 "$id"
-	until_within 20 sh -c "[ \$(grep -c 'got USR1' '$cluster/out') -ge 2 ]" || { cat "$cluster/out"; return 1; }
-	on 20 scancel --signal=TERM "$id"
+	id=$(on squeue -h -s -o %i | grep '\.0$')
+	on scancel --signal=USR1 "$id"
+	until_true sh -c "[ \$(grep -c 'got USR1' '$cluster/out') -ge 2 ]" || { cat "$cluster/out"; return 1; }
+	on scancel --signal=TERM "$id"
 	wait $step
 	cat "$cluster/out"
 	[[ $(grep -c "got USR1" "$cluster/out") == 2 && $(grep -c "got TERM" "$cluster/out") == 2 ]]

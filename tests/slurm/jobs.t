@@ -11,7 +11,7 @@ check "two nodes come up" vc up --nodes 2 --cpus-per-node 2
 
 submit() { # JOB: waits for its end; its output is in $cluster/JOB.out
 	rm -f "$cluster/$1.out"
-	on 120 sbatch --wait --chdir="$cluster" --output="$cluster/$1.out" "$GN_SOURCE/slurm/jobs/$1.sbatch" || {
+	on sbatch --wait --chdir="$cluster" --output="$cluster/$1.out" "$GN_SOURCE/slurm/jobs/$1.sbatch" || {
 		local code=$?
 		cat "$cluster/$1.out"
 		return "$code"

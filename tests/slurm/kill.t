@@ -9,7 +9,7 @@ check "the digits are packed" cluster_digits
 check "two nodes come up" vc up --nodes 2 --cpus-per-node 2
 
 train() { # TASKS-PER-NODE NAME ARG...
-	on 180 srun -N2 --ntasks-per-node="$1" --mpi=pmix --kill-on-bad-exit=0 "$gannet" train --data "$cluster/train" --model lenet \
+	on srun -N2 --ntasks-per-node="$1" --mpi=pmix --kill-on-bad-exit=0 "$gannet" train --data "$cluster/train" --model lenet \
 		--steps 300 --batch 16 --lr 0.05 --threads 1 --loader-threads 1 --log-every 1 --checkpoint-every 40 \
 		--checkpoint "$cluster/$2" --log "$cluster/$2.jsonl" "${@:3}"
 }
@@ -18,7 +18,7 @@ check "a checkpoint has one optimizer file a node" test "$(compgen -G "$cluster/
 
 train 2 run >"$cluster/run.out" 2>&1 &
 run=$!
-started() { until_within 60 reached "$cluster/run.jsonl" 100; }
+started() { until_true reached "$cluster/run.jsonl" 100; }
 check "a second one is in the middle" started
 victim=$(pid_of_rank 3)
 check "rank 3 is found" test "$victim"

@@ -37,7 +37,7 @@ SINFO
 chmod +x "$scratch"/bin/*
 export SLURM_JOB_ID=7 SLURM_JOB_NODELIST=n1,n2 SLURM_NNODES=2 SLURM_NTASKS=4 SLURM_JOB_PARTITION=main NODES="n1 n2 n3"
 export GANNET_DATA=/data GANNET_CHECKPOINT=$scratch/run STEP='' HEARD='' TMPDIR=$scratch
-job() { PATH=$scratch/bin:$PATH timeout 20 env CODE="$1" "${@:2}" "$GN_SOURCE/slurm/jobs/train.sbatch"; }
+job() { PATH=$scratch/bin:$PATH timeout -k 5 300 env CODE="$1" "${@:2}" "$GN_SOURCE/slurm/jobs/train.sbatch"; }
 again() { expect 0 '^scontrol requeue 7$' "$@"; }
 over() { # CODE NAME COMMAND...: ends with CODE, and nothing is asked of scontrol
 	local code=$1

@@ -9,7 +9,7 @@ expect 2 "--power-save must be a whole number from 5" "a time that is too short"
 expect 2 "does not go together with --cpu-share" "and what does not go together" vc up --power-save 20 --cpu-share n1=50
 check "three nodes come up" vc up --nodes 3 --cpus-per-node 2 --power-save 8
 
-state() { on 20 sinfo -h -N -p main -o '%N %t'; }
+state() { on sinfo -h -N -p main -o '%N %t'; }
 are() { # STATE NODE...
 	local wanted=$1 node
 	for node in "${@:2}"; do state | grep -qE "^$node $wanted\$" || return 1; done
@@ -17,19 +17,19 @@ are() { # STATE NODE...
 processes() { pgrep -f "slurmd -D -f $cluster/vc/conf/slurm.conf -N $1( |$)"; }
 gone() { local node; for node; do ! processes "$node" || return 1; done; }
 logs() { state; cat "$cluster/vc/log/power.out" 2>/dev/null; tail -n 20 "$cluster/vc/log/slurmctld.log"; return 1; }
-within_or_logs() { until_within "$@" || logs; }
-check "idle nodes are turned off" within_or_logs 90 gone n1 n2 n3
-check "Slurm knows it" within_or_logs 60 are 'idle~' n1 n2 n3
+true_or_logs() { until_true "$@" || logs; }
+check "idle nodes are turned off" true_or_logs gone n1 n2 n3
+check "Slurm knows it" true_or_logs are 'idle~' n1 n2 n3
 check "the cluster is well" vc status
 
-expect 0 "^n2$" "a job wakes the node that it needs" on 90 srun -w n2 hostname
+expect 0 "^n2$" "a job wakes the node that it needs" on srun -w n2 hostname
 check "and no other" gone n1 n3
 train() {
-	cluster_digits && on 100 srun -N2 --ntasks-per-node=1 --mpi=pmix "$gannet" train --data "$cluster/train" --model lenet --steps 20 --batch 32 --threads 1
+	cluster_digits && on srun -N2 --ntasks-per-node=1 --mpi=pmix "$gannet" train --data "$cluster/train" --model lenet --steps 20 --batch 32 --threads 1
 }
 expect 0 "2 ranks on 2 nodes by pmix" "a run of two nodes trains on one that wakes" train
-check "they are turned off again" within_or_logs 90 gone n1 n2 n3
-check "as Slurm knows" within_or_logs 60 are 'idle~' n1 n2 n3
+check "they are turned off again" true_or_logs gone n1 n2 n3
+check "as Slurm knows" true_or_logs are 'idle~' n1 n2 n3
 
 # A node without power: its switch fails.
 cat >"$cluster/power" <<POWER
@@ -41,25 +41,25 @@ chmod 755 "$cluster/power"
 sed -i "s|^export GANNET_POWER=[^ ]*|export GANNET_POWER=$cluster/power|" "$cluster/vc/conf/power-resume"
 replaced() {
 	local job
-	job=$(on 20 sbatch --parsable -N1 --output="$cluster/job.out" --wrap hostname) || return 1
-	# shellcheck disable=SC2317 # until_within calls it
-	over() { [[ ! $(on 10 squeue -h -j "$job" 2>/dev/null) && -s $cluster/job.out ]]; }
-	until_within 100 over || logs
+	job=$(on sbatch --parsable -N1 --output="$cluster/job.out" --wrap hostname) || return 1
+	# shellcheck disable=SC2317 # until_true calls it
+	over() { [[ ! $(on squeue -h -j "$job" 2>/dev/null) && -s $cluster/job.out ]]; }
+	until_true over || logs
 	cat "$cluster/job.out"
 }
 expect 0 "^n[23]$" "a job whose node cannot be turned on gets another one" replaced
-reason() { on 20 sinfo -h -R -o '%N %E'; }
+reason() { on sinfo -h -R -o '%N %E'; }
 expect 0 "^n1 power on: no answer from the BMC" "and the reason is kept" reason
 
 # suspend asks before it turns off
 busy() {
 	local step
-	on 100 srun -w n2 --job-name=busy sleep 60.125 &
+	on srun -w n2 --job-name=busy sleep 60.125 &
 	step=$!
-	until_within 60 sh -c "pgrep -fx 'sleep 60.125'" || logs
-	GANNET_POWER=/bin/false on 20 "$GN_SOURCE/slurm/power/suspend" n2
+	until_true sh -c "pgrep -fx 'sleep 60.125'" || logs
+	GANNET_POWER=/bin/false on "$GN_SOURCE/slurm/power/suspend" n2
 	local code=$?
-	on 20 scancel --name=busy
+	on scancel --name=busy
 	wait $step
 	return $code
 }

@@ -18,7 +18,7 @@ for node in n1 n2 n3 n4; do inside $node mount -t tmpfs -o size=300M none "$clus
 export GANNET_LOCAL=$cluster/vc/nvme
 # shellcheck disable=SC2016
 preflight() { # GANNET ARG...: n4 runs GANNET-n4, if there is such, and has a clock of its own if there is $cluster/clock.so
-	on 100 srun -N4 --ntasks-per-node=1 --mpi=pmix sh -c 'g=$1; shift; [ "$(hostname)" != n4 ] || [ ! -e "$g-n4" ] || g=$g-n4
+	on srun -N4 --ntasks-per-node=1 --mpi=pmix sh -c 'g=$1; shift; [ "$(hostname)" != n4 ] || [ ! -e "$g-n4" ] || g=$g-n4
 		[ "$(hostname)" != n4 ] || [ ! -e "$0/clock.so" ] || export LD_PRELOAD="$0/clock.so"
 		exec "$g" preflight "$@"' "$cluster" "$@"
 }
@@ -33,7 +33,7 @@ expect 0 "^4 nodes, [0-9.]* s: nothing found$" "nothing is found on nodes that a
 narrow() { preflight "$gannet" --min-free 100M | awk 'length > 80 { long = 1 } END { exit long }'; }
 check "a table of 80 columns" narrow
 expect 0 "4 True" "the result as JSON" python3 -c 'import json, sys; r = json.load(open(sys.argv[1])); print(len(r["hosts"]), r["ok"])' "$cluster/good.json"
-expect 3 "is no result of gannet preflight" "a baseline that is none" on 60 srun -N1 --mpi=pmix "$gannet" preflight --baseline "$0"
+expect 3 "is no result of gannet preflight" "a baseline that is none" on srun -N1 --mpi=pmix "$gannet" preflight --baseline "$0"
 
 # n2: its link at half the rate. n3: its disk full, and a mount point that is missing. n4: another build, and a clock that is 5 s off.
 tc qdisc change dev "gnv$id-2" root tbf rate 50mbit burst 256kb latency 50ms

@@ -13,7 +13,7 @@ args="--epochs 3 --batch 16 --lr 0.05 --threads 1 --loader-threads 1 --log-every
 submit() {
 	GANNET=$gannet GANNET_DATA=$cluster/train GANNET_VAL=$cluster/val GANNET_MODEL=lenet GANNET_CHECKPOINT=$cluster/run \
 		GANNET_LOG_FILE=$cluster/log.jsonl GANNET_ARGS=$args \
-		on 30 sbatch --parsable --chdir="$cluster" --output="$cluster/job.out" "$GN_SOURCE/slurm/jobs/train.sbatch" >"$cluster/job"
+		on sbatch --parsable --chdir="$cluster" --output="$cluster/job.out" "$GN_SOURCE/slurm/jobs/train.sbatch" >"$cluster/job"
 }
 check "sbatch takes slurm/jobs/train.sbatch" submit
 job=$(cat "$cluster/job")
@@ -21,17 +21,17 @@ resumes() { (($(grep -c '"event": "resume"' "$cluster/log.jsonl") >= $1)); }
 
 # shellcheck disable=SC2317
 stop_at() { # STEP RESUMES SCANCEL-OPTION...
-	until_within 120 reached "$cluster/log.jsonl" "$1" || { tail "$cluster/job.out"; return 1; }
-	on 30 scancel --signal=USR1 "${@:3}" "$job"
-	until_within 60 resumes "$2" || { tail "$cluster/job.out"; return 1; }
+	until_true reached "$cluster/log.jsonl" "$1" || { tail "$cluster/job.out"; return 1; }
+	on scancel --signal=USR1 "${@:3}" "$job"
+	until_true resumes "$2" || { tail "$cluster/job.out"; return 1; }
 }
 check "scancel --signal=USR1 to the batch shell: it stops and starts again" stop_at 60 1 --batch
 check "scancel --signal=USR1 to the tasks: it stops and starts again" stop_at 160 2
 ended() { grep -q '"event": "end"' "$cluster/log.jsonl"; }
-check "it ends" until_within 180 ended
+check "it ends" until_true ended
 expect 0 "queueing again" "the job's output says why it started again" cat "$cluster/job.out"
-completed() { [[ $(on 30 squeue -h -j "$job" -t all -o %T) == COMPLETED ]]; }
-check "Slurm calls it completed" until_within 30 completed
+completed() { [[ $(on squeue -h -j "$job" -t all -o %T) == COMPLETED ]]; }
+check "Slurm calls it completed" until_true completed
 
 continuous() {
 	python3 - "$cluster/log.jsonl" <<'PY'
@@ -51,7 +51,7 @@ check "the log has each step once, in order, over three starts" continuous
 
 # shellcheck disable=SC2086,SC2317 # a list; check calls it
 whole() {
-	on 180 srun -N2 --ntasks-per-node=2 --mpi=pmix "$gannet" train --data "$cluster/train" --val "$cluster/val" --model lenet $args \
+	on srun -N2 --ntasks-per-node=2 --mpi=pmix "$gannet" train --data "$cluster/train" --val "$cluster/val" --model lenet $args \
 		--log "$cluster/whole.jsonl" --checkpoint "$cluster/whole"
 }
 check "the same run, never interrupted" whole
@@ -61,12 +61,12 @@ check "both end with the same parameters, bit by bit" same
 # A job that is cancelled gets SIGTERM first; it must not come back.
 cancelled() {
 	rm -rf "$cluster/run" "$cluster/log.jsonl"
-	submit && job=$(cat "$cluster/job") && until_within 120 reached "$cluster/log.jsonl" 20 || return 1
-	on 30 scancel "$job"
-	until_within 60 gone
-	[[ $(on 30 squeue -h -j "$job" -t all -o %T) == CANCELLED ]]
+	submit && job=$(cat "$cluster/job") && until_true reached "$cluster/log.jsonl" 20 || return 1
+	on scancel "$job"
+	until_true gone
+	[[ $(on squeue -h -j "$job" -t all -o %T) == CANCELLED ]]
 }
-gone() { [[ ! $(on 30 squeue -h -j "$job") ]]; }
+gone() { [[ ! $(on squeue -h -j "$job") ]]; }
 check "a cancelled job stays away" cancelled
 
 # kill -9 of a rank on n2, twice.
@@ -75,10 +75,10 @@ args="--steps 200 --batch 16 --lr 0.05 --threads 1 --loader-threads 1 --log-ever
 rm -rf "$cluster/run" "$cluster/log.jsonl"
 check "another job is taken" submit
 job=$(cat "$cluster/job")
-nodes() { [[ $(on 30 squeue -h -t R -j "$job" -o %N) == "$1" ]]; }
+nodes() { [[ $(on squeue -h -t R -j "$job" -o %N) == "$1" ]]; }
 # shellcheck disable=SC2317
 kill_on_n2() { # STEP RESUMES
-	until_within 60 reached "$cluster/log.jsonl" "$1" && nodes 'n[1-2]' && kill -KILL "$(pid_of_rank 3)" && until_within 60 resumes "$2" && return
+	until_true reached "$cluster/log.jsonl" "$1" && nodes 'n[1-2]' && kill -KILL "$(pid_of_rank 3)" && until_true resumes "$2" && return
 	tail "$cluster/job.out"
 	return 1
 }
@@ -86,22 +86,22 @@ check "a rank on n2 is killed: the job starts again" kill_on_n2 25 1
 check "killed there again: it starts again" kill_on_n2 50 2
 expect 0 "a rank was lost on n2; queueing again, .*0 of 3" "the job's output names the host" cat "$cluster/job.out"
 check "now without n2" nodes 'n[1,3]'
-check "and goes on to the end" until_within 90 ended
-check "which Slurm calls completed" until_within 30 completed
+check "and goes on to the end" until_true ended
+check "which Slurm calls completed" until_true completed
 
 # The last task's SLURM_JOB_ID is the array's.
 args="--steps 150 --batch 16 --lr 0.005 --threads 1 --loader-threads 1 --log-every 1 --seed %a"
 submit_array() {
 	GANNET=$gannet GANNET_DATA=$cluster/train GANNET_MODEL=lenet GANNET_CHECKPOINT=$cluster/sweep GANNET_ARGS=$args \
-		on 30 sbatch --parsable --array=1-2 -N1 --ntasks-per-node=1 --chdir="$cluster" --output="$cluster/task-%a.out" \
+		on sbatch --parsable --array=1-2 -N1 --ntasks-per-node=1 --chdir="$cluster" --output="$cluster/task-%a.out" \
 		"$GN_SOURCE/slurm/jobs/train.sbatch" >"$cluster/job"
 }
 # shellcheck disable=SC2317
 stop_one() {
 	job=$(cat "$cluster/job")
-	until_within 60 reached "$cluster/sweep-2.jsonl" 20 && until_within 60 reached "$cluster/sweep-1.jsonl" 20 || return 1
-	on 30 scancel --signal=USR1 --batch "${job}_2"
-	until_within 60 both_ended && return
+	until_true reached "$cluster/sweep-2.jsonl" 20 && until_true reached "$cluster/sweep-1.jsonl" 20 || return 1
+	on scancel --signal=USR1 --batch "${job}_2"
+	until_true both_ended && return
 	tail "$cluster"/task-*.out
 	return 1
 }

@@ -19,7 +19,7 @@ as_before required
 
 user=65534
 srun() { # as nobody
-	(cd / && PATH=$cluster/bin:$PATH exec timeout -k 5 120 setpriv --reuid $user --regid 65534 --clear-groups "$cluster/slurm/vcluster" run \
+	(cd / && PATH=$cluster/bin:$PATH exec timeout -k 5 300 setpriv --reuid $user --regid 65534 --clear-groups "$cluster/slurm/vcluster" run \
 		--dir "$cluster/vc" -- srun --label "$@")
 }
 expect 0 "--gannet-stage=DATASET " "srun --help has the option" srun --help
@@ -81,15 +81,15 @@ expect 0 "^0 1 2 3 $" "nor a descriptor of slurmstepd's" descriptors
 printf '#!/bin/sh\nexec sleep 987654\n' >"$cluster/bin/slow" && chmod 755 "$cluster/bin/slow"
 cancelled() {
 	local step
-	# shellcheck disable=SC2317 # until_within calls them
+	# shellcheck disable=SC2317 # until_true calls them
 	pids() { pgrep -fx "sleep 987654"; }
 	# shellcheck disable=SC2317
 	gone() { ! pids; }
 	GANNET=$cluster/bin/slow srun -N1 --gannet-stage="$cluster/train" true >"$cluster/out" 2>&1 &
 	step=$!
-	until_within 60 pids || { cat "$cluster/out"; return 1; }
-	on 20 scancel --user="$user"
-	until_within 100 gone && ! wait $step
+	until_true pids || { cat "$cluster/out"; return 1; }
+	on scancel --user="$user"
+	until_true gone && ! wait $step
 }
 check "scancel ends a copy" cancelled
 check "the nodes are well after all this" vc status

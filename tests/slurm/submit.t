@@ -9,17 +9,17 @@ export GANNET_JOBS=$GN_SOURCE/slurm/jobs GANNET_LOG=warn
 check "the digits are packed" cluster_digits
 check "two nodes come up" vc up --nodes 2 --cpus-per-node 2 --requeue-delay 5
 cd "$cluster" || exit 1
-submit() { id=$(on 60 "$gannet" submit "$@" 2>"$cluster/err") || { cat "$cluster/err"; return 1; }; } # sets id
-state() { on 20 scontrol show job "$1" --oneliner | grep -o 'JobState=[A-Z]*'; }
+submit() { id=$(on "$gannet" submit "$@" 2>"$cluster/err") || { cat "$cluster/err"; return 1; }; } # sets id
+state() { on scontrol show job "$1" --oneliner | grep -o 'JobState=[A-Z]*'; }
 over() { state "$1" | grep -vqE 'PENDING|RUNNING|COMPLETING|REQUEUED'; }
-ended() { until_within 100 over "$1" || { state "$1"; return 1; }; state "$1"; cat "$cluster/$2"/*.out; } # ID DIR
+ended() { until_true over "$1" || { state "$1"; return 1; }; state "$1"; cat "$cluster/$2"/*.out; } # ID DIR
 
 mkdir src
 echo 'echo "this is version one, of rank $RANK of $WORLD_SIZE"' >src/program
 snapshot() {
 	submit --dir one -N 2 --snapshot src --sbatch=--hold -- exec sh program || return 1
 	echo 'echo edited' >src/program
-	on 20 scontrol release "$id"
+	on scontrol release "$id"
 	ended "$id" one
 }
 expect 0 "this is version one, of rank 1 of 2" "what is edited while the job waits changes nothing" snapshot
@@ -27,7 +27,7 @@ check "not a line of what was edited ran" bash -c '! grep -q edited one/*.out'
 tampered() {
 	submit --dir two --snapshot src --sbatch=--hold -- exec sh program || return 1
 	echo 'echo tampered' >two/snapshot/program
-	on 20 scontrol release "$id"
+	on scontrol release "$id"
 	ended "$id" two
 }
 expect 0 "the snapshot .* is not what was submitted" "a snapshot that was changed is not run" tampered
@@ -47,32 +47,32 @@ after() {
 	submit --dir first --sbatch=--hold -- exec true || return 1
 	local first=$id
 	submit --dir second --after "$first" -- exec true || return 1
-	on 20 scontrol show job "$id" --oneliner
-	on 20 scancel "$id" "$first"
+	on scontrol show job "$id" --oneliner
+	on scancel "$id" "$first"
 }
 expect 0 "Dependency=afterok:" "--after" after
 array() {
 	submit --dir array --array 1-2 -- exec echo "task %a" || return 1
-	until_within 60 bash -c 'cat array/*_1.out array/*_2.out | grep -c "^task [12]$" | grep -qx 2' || return 1
+	until_true bash -c 'cat array/*_1.out array/*_2.out | grep -c "^task [12]$" | grep -qx 2' || return 1
 	cat array/*.out
 }
 expect 0 "^task 2$" "an array's tasks have their numbers" array
 # One node's disk is full: the job starts there, finds it, and goes elsewhere.
 excluded() {
-	on 20 srun -w n1 mount -t tmpfs -o size=1M none "$cluster/vc/nvme" && submit --dir excluded --exclude-bad -- exec hostname || return 1
+	on srun -w n1 mount -t tmpfs -o size=1M none "$cluster/vc/nvme" && submit --dir excluded --exclude-bad -- exec hostname || return 1
 	ended "$id" excluded
 }
 expect 0 "job [0-9]+: host n1 is bad; the job excludes it" "--exclude-bad: a bad node is found" excluded
 check "and left" bash -c "cat excluded/*.out | grep -qx n2"
 too_few() { submit --dir few -N 2 --exclude-bad -- exec hostname && ended "$id" few; }
 expect 0 "n[][0-9-]+: bad, with too few other nodes to exclude them; gannet preflight ended with code 6" "while there are enough others" too_few
-on 20 srun -w n1 umount "$cluster/vc/nvme"
+on srun -w n1 umount "$cluster/vc/nvme"
 
 train() {
 	submit --dir trained -N 2 --ppn 1 -- train --data "$cluster/train" --val "$cluster/val" --model lenet --epochs 3 --batch 32 --lr 0.02 --threads 1 \
 		--loader-threads 1 --checkpoint "$cluster/run" --log "$cluster/run.jsonl" --checkpoint-epochs 1 || return 1
-	until_within 60 reached "$cluster/run.jsonl" 120 || return 1
-	on 20 scancel --batch --signal=USR1 "$id"
+	until_true reached "$cluster/run.jsonl" 120 || return 1
+	on scancel --batch --signal=USR1 "$id"
 	ended "$id" trained
 }
 expect 0 "queueing again, to go on from step" "a training that is stopped is queued again" train

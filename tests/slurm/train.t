@@ -11,7 +11,7 @@ bytes() { ip -s -j link show dev "$1" | python3 -c 'import json, sys; print(json
 port=gnv$(printf '%s' "$cluster/vc" | md5sum | cut -c1-6)-1
 before=$(bytes "$port")
 train() {
-	on 300 srun -N2 --ntasks-per-node=2 --mpi=pmix "$gannet" train --data "$cluster/train" --val "$cluster/val" --model lenet \
+	on srun -N2 --ntasks-per-node=2 --mpi=pmix "$gannet" train --data "$cluster/train" --val "$cluster/val" --model lenet \
 		--epochs 10 --batch 16 --lr 0.05 --warmup-epochs 1 --threads 1 --loader-threads 1 \
 		--checkpoint "$cluster/run" --log "$cluster/log.jsonl"
 }

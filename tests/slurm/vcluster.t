@@ -25,16 +25,16 @@ echo kept >"$cluster/kept" && ln -s "$cluster/kept" "$cluster/mine/locked/lock"
 refused() { # DIR PATTERN NAME
 	local verb
 	for verb in up down status; do
-		expect 1 "$2" "$verb refuses $3" timeout 20 "$GN_SOURCE/slurm/vcluster" "$verb" --dir "$1"
+		expect 1 "$2" "$verb refuses $3" timeout -k 5 300 "$GN_SOURCE/slurm/vcluster" "$verb" --dir "$1"
 	done
-	expect 1 "$2" "run refuses $3" timeout 20 "$GN_SOURCE/slurm/vcluster" run --dir "$1" -- true
+	expect 1 "$2" "run refuses $3" timeout -k 5 300 "$GN_SOURCE/slurm/vcluster" run --dir "$1" -- true
 }
 refused "$cluster/open/his" "open/his belongs to user" "a folder of somebody else"
 refused "$cluster/open/his/in/mine/" "open/his belongs to user" "one in a folder of somebody else"
 refused "$cluster/open/link" "is a link" "a link"
 refused "$cluster/open/way/deep" "link .*open/way belongs to user" "a link of somebody else on the way"
 refused "$cluster/mine/all" "all can be written by others" "a folder that all may write"
-expect 1 "lock is no regular file" "a lock that is a link is not followed" timeout 20 "$GN_SOURCE/slurm/vcluster" up --dir "$cluster/mine/locked"
+expect 1 "lock is no regular file" "a lock that is a link is not followed" timeout -k 5 300 "$GN_SOURCE/slurm/vcluster" up --dir "$cluster/mine/locked"
 check "what it leads to is kept" grep -qx kept "$cluster/kept"
 check "nothing was made for somebody else" test ! -e "$cluster/open/his/vcluster.state" -a ! -e "$cluster/mine/deep"
 expect 1 "down" "status before up says down" vc status
@@ -46,23 +46,23 @@ expect 2 "take it down" "another shape is refused while it is up" vc up --nodes 
 expect 0 "n2 idle" "status shows the nodes" vc status
 
 check "others can pass its folder, and neither list nor write it" test "$(stat -c %a "$cluster/vc")" = 711
-hosts() { [[ $(on 30 srun -N2 hostname | sort | tr '\n' ' ') == "n1 n2 " ]]; }
+hosts() { [[ $(on srun -N2 hostname | sort | tr '\n' ' ') == "n1 n2 " ]]; }
 check "srun reaches both nodes" hosts
 # From a folder that he can enter.
-user() { [[ $(cd / && on 30 setpriv --reuid nobody --regid nogroup --clear-groups srun -N2 id -un | sort -u) == nobody ]]; }
+user() { [[ $(cd / && on setpriv --reuid nobody --regid nogroup --clear-groups srun -N2 id -un | sort -u) == nobody ]]; }
 check "so does another user's" user
 
 # shellcheck disable=SC2016 # for the nodes' shells
 apart() {
-	on 30 srun -N2 sh -c 'hostname >"$GANNET_LOCAL/who" && hostname >"$GANNET_SHARED/$(hostname)" && hostname >/dev/shm/x' &&
-		[[ $(on 30 srun -N2 sh -c 'cat "$GANNET_LOCAL/who" /dev/shm/x' | sort | tr '\n' ' ') == "n1 n1 n2 n2 " ]] &&
+	on srun -N2 sh -c 'hostname >"$GANNET_LOCAL/who" && hostname >"$GANNET_SHARED/$(hostname)" && hostname >/dev/shm/x' &&
+		[[ $(on srun -N2 sh -c 'cat "$GANNET_LOCAL/who" /dev/shm/x' | sort | tr '\n' ' ') == "n1 n1 n2 n2 " ]] &&
 		[[ $(cat "$cluster"/vc/node/n{1,2}/nvme/who "$cluster"/vc/shared/n{1,2} | tr '\n' ' ') == "n1 n2 n1 n2 " ]]
 }
 check "each node has its own GANNET_LOCAL and memory, all have one GANNET_SHARED" apart
-code() { on 30 srun -N2 sh -c 'exit 5'; }
+code() { on srun -N2 sh -c 'exit 5'; }
 expect 5 "" "srun passes an exit code on" code
 # shellcheck disable=SC2016
-pmix() { on 30 srun -N2 --ntasks-per-node=2 --mpi=pmix sh -c 'echo "rank=$PMIX_RANK"' | sort -u | wc -l | grep -qx 4; }
+pmix() { on srun -N2 --ntasks-per-node=2 --mpi=pmix sh -c 'echo "rank=$PMIX_RANK"' | sort -u | wc -l | grep -qx 4; }
 check "srun --mpi=pmix numbers four ranks" pmix
 # There may be another cluster on this machine.
 id=$(printf '%s' "$cluster/vc" | md5sum | cut -c1-6)
@@ -71,7 +71,7 @@ check "the links have their rate" link
 
 # shellcheck disable=SC2016 # for the job's shell
 array() {
-	on 60 sbatch --wait --array=1-3 --output="$cluster/array-%a" --wrap 'echo "$SLURM_ARRAY_TASK_ID of $SLURM_ARRAY_TASK_COUNT"' &&
+	on sbatch --wait --array=1-3 --output="$cluster/array-%a" --wrap 'echo "$SLURM_ARRAY_TASK_ID of $SLURM_ARRAY_TASK_COUNT"' &&
 		[[ $(cat "$cluster"/array-[123] | tr '\n' ' ') == "1 of 3 2 of 3 3 of 3 " ]]
 }
 check "a job array" array
@@ -86,26 +86,26 @@ srun -N2 hostname
 echo end
 JOB
 again() {
-	on 30 sbatch --chdir="$cluster" --output="$cluster/again.log" "$cluster/again.sbatch" &&
-		until_within 60 grep -qx end "$cluster/again.log" && grep -qx "start 1" "$cluster/again.log"
+	on sbatch --chdir="$cluster" --output="$cluster/again.log" "$cluster/again.sbatch" &&
+		until_true grep -qx end "$cluster/again.log" && grep -qx "start 1" "$cluster/again.log"
 }
 check "a requeued batch job starts again within a minute" again
 expect 0 "start first" "--open-mode=append keeps what the first start said" cat "$cluster/again.log"
 
 crash() {
-	kill -KILL "$(awk '$1 == "slurmctld" { print $2 }' "$cluster/vc/vcluster.state")" && on 5 srun -N2 hostname
-	! vc status && OMP_NUM_THREADS=1 vc up --nodes 3 --rate none --rails 2 && [[ $(on 30 srun -N3 hostname | sort | tr '\n' ' ') == "n1 n2 n3 " ]]
+	kill -KILL "$(awk '$1 == "slurmctld" { print $2 }' "$cluster/vc/vcluster.state")" && on srun -N2 hostname
+	! vc status && OMP_NUM_THREADS=1 vc up --nodes 3 --rate none --rails 2 && [[ $(on srun -N3 hostname | sort | tr '\n' ' ') == "n1 n2 n3 " ]]
 }
 check "after a crash, up clears the remains and comes up in another shape" crash
 expect 0 "rails=2" "status tells of the rails" vc status
 # nproc answers for OpenMP
-processors() { [[ $(on 30 sinfo -h -N -o %c | sort -u) == "$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc)" ]]; }
+processors() { [[ $(on sinfo -h -N -o %c | sort -u) == "$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc)" ]]; }
 check "a node has all processors, however many threads OpenMP may use" processors
 # shellcheck disable=SC2016
 both_rails() {
-	[[ $(on 30 srun -w n3 ip -4 -o addr show | grep -cE ' eth[01] .*inet 10\.8[34]\.[0-9]+\.3/24 ') == 2 ]] &&
-		on 30 srun -w n1 bash -c 'net=$(ip -4 -o addr show eth1 | sed -n "s/.* inet \(.*\)\.1\/24 .*/\1/p")
-			timeout 5 bash -c "exec 3<>/dev/tcp/$net.3/1" 2>&1 | grep refused'
+	[[ $(on srun -w n3 ip -4 -o addr show | grep -cE ' eth[01] .*inet 10\.8[34]\.[0-9]+\.3/24 ') == 2 ]] &&
+		on srun -w n1 bash -c 'net=$(ip -4 -o addr show eth1 | sed -n "s/.* inet \(.*\)\.1\/24 .*/\1/p")
+			timeout -k 5 300 bash -c "exec 3<>/dev/tcp/$net.3/1" 2>&1 | grep refused'
 }
 check "each node has a second link, which reaches the others" both_rails
 
@@ -119,15 +119,15 @@ shares="--cpu-share n1=50 --cpu-share n2=40,duty"
 # shellcheck disable=SC2086 # a list
 check "three nodes, one slow, two with a share of their processors, one drained, and a partition that preempts" \
 	vc up --nodes 3 --cpus-per-node 2 --node-rate n2=50mbit --drain n3 --preempt $shares
-expect 0 "rate 50Mbit" "the link of one node has its own rate" on 20 srun -w n2 tc qdisc show dev eth0
-expect 0 "rate 1Gbit" "the others have theirs" on 20 srun -w n1 tc qdisc show dev eth0
+expect 0 "rate 50Mbit" "the link of one node has its own rate" on srun -w n2 tc qdisc show dev eth0
+expect 0 "rate 1Gbit" "the others have theirs" on srun -w n1 tc qdisc show dev eth0
 expect 0 "^n3 drain" "a drained node is no fault of the cluster" vc status
 # shellcheck disable=SC2086 # a list
 expect 0 "up already" "nor for up" vc up --nodes 3 --cpus-per-node 2 --node-rate n2=50mbit --drain n3 --preempt $shares
 expect 0 "^n2 share of processors: duty cycle" "status says what keeps a node to its share" vc status
 # A share of what one busy process gets; when what limits it stood still, the next second is looked at.
 held() { # NODE MOST
-	on 30 srun -w "$1" python3 -c '
+	on srun -w "$1" python3 -c '
 import sys, time
 started = time.monotonic()
 while time.monotonic() - started < 1:
@@ -136,22 +136,22 @@ share = time.process_time() / (time.monotonic() - started)
 print(share)
 sys.exit(share > float(sys.argv[1]))' "$2"
 }
-check "n1 gets half of its part of the machine" until_within 60 held n1 "$(awk -v n="$(nproc --all)" 'BEGIN { n /= 3; print 0.6 * (n < 2 ? n : 2) }')"
-check "n2 gets 40 % of the time" until_within 60 held n2 0.5
+check "n1 gets half of its part of the machine" until_true held n1 "$(awk -v n="$(nproc --all)" 'BEGIN { n /= 3; print 0.6 * (n < 2 ? n : 2) }')"
+check "n2 gets 40 % of the time" until_true held n2 0.5
 # shellcheck disable=SC2016
 given_up() {
-	on 30 sbatch --chdir="$cluster" --output="$cluster/low" --open-mode=append --exclusive -N2 \
+	on sbatch --chdir="$cluster" --output="$cluster/low" --open-mode=append --exclusive -N2 \
 		--wrap 'echo "start ${SLURM_RESTART_COUNT:-first}"; [ "${SLURM_RESTART_COUNT:-}" ] || sleep 100; echo end' &&
-		until_within 30 grep -qx "start first" "$cluster/low" && on 60 srun -p urgent -N2 --exclusive hostname &&
-		until_within 60 grep -qx "end" "$cluster/low" && grep -qx "start 1" "$cluster/low"
+		until_true grep -qx "start first" "$cluster/low" && on srun -p urgent -N2 --exclusive hostname &&
+		until_true grep -qx "end" "$cluster/low" && grep -qx "start 1" "$cluster/low"
 }
 check "a job of urgent has one of main queued again" given_up
-resumed() { on 20 scontrol update NodeName=n3 State=RESUME && [[ $(on 30 srun -w n3 hostname) == n3 ]]; }
+resumed() { on scontrol update NodeName=n3 State=RESUME && [[ $(on srun -w n3 hostname) == n3 ]]; }
 check "a drained node takes jobs once it is resumed" resumed
 
 # As hard as it gets: the record is lost and a job is running.
-on 60 srun -N3 sleep 60 >/dev/null 2>&1 &
-until_within 20 pgrep -f "^/[a-z/]*sleep 60$" || true
+on srun -N3 sleep 60 >/dev/null 2>&1 &
+until_true pgrep -f "^/[a-z/]*sleep 60$" || true
 rm -f "$cluster/vc/vcluster.state"
 expect 0 "" "down works without its record" vc down
 expect 0 "" "and a second time" vc down

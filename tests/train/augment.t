@@ -7,7 +7,7 @@ set -u
 run() {
 	name=$1 ranks=$2 batch=$3
 	shift 3
-	timeout -k 5 120 "$gannet" launch -n "$ranks" -- "$gannet" train --data "$dir/colour" --model lenet --channels 3 --side 32 \
+	timeout -k 5 300 "$gannet" launch -n "$ranks" -- "$gannet" train --data "$dir/colour" --model lenet --channels 3 --side 32 \
 		--lr 0.01 --steps 8 --batch "$batch" --threads 1 --log-every 1 --log "$dir/$name.jsonl" "$@"
 }
 final() { "$jsonl" "$dir/$1.jsonl" end params_sha256 | tail -1; }
@@ -53,7 +53,7 @@ check 'are not' differ weighted plain
 check 'with mixup' run mixed 2 8 --class-weights "$dir/weights" --mixup 0.2
 
 # The filter of resizing goes with the checkpoint and with what is exported.
-loss_of() { timeout 60 "$gannet" eval --data "$dir/colour" --threads 1 "$@" | sed -n 's/.*"loss": \([0-9.e-]*\).*/\1/p'; }
+loss_of() { timeout -k 5 300 "$gannet" eval --data "$dir/colour" --threads 1 "$@" | sed -n 's/.*"loss": \([0-9.e-]*\).*/\1/p'; }
 check 'bilinear' run bilinear 1 16 --resize 34 --interpolation bilinear
 check 'bicubic' run bicubic 1 16 --resize 34 --interpolation bicubic --checkpoint "$dir/bicubic"
 check 'is another filter' differ bicubic bilinear

@@ -6,7 +6,7 @@ set -u
 bench() { # NAME RANKS OPTION...
 	name=$1 ranks=$2
 	shift 2
-	timeout -k 5 60 "$gannet" launch -n "$ranks" -- "$gannet" bench train --model resnet20 --side 32 --classes 10 --batch 4 --threads 1 \
+	timeout -k 5 300 "$gannet" launch -n "$ranks" -- "$gannet" bench train --model resnet20 --side 32 --classes 10 --batch 4 --threads 1 \
 		--warmup 1 --json "$@" >"$dir/$name.json"
 }
 check 'one rank' bench one 1 --iters 3
@@ -47,18 +47,18 @@ assert all(b["ms"] > 0 for b in (o["backward"] for o in training["profile"]["ope
 assert all(o["backward"]["ms"] == 0 for o in inference["profile"]["operators"]), inference
 PY
 shown() {
-	timeout 60 "$gannet" bench train --model resnet20 --side 32 --classes 10 --batch 2 --iters 1 --warmup 0 --profile >"$dir/table" &&
+	timeout -k 5 300 "$gannet" bench train --model resnet20 --side 32 --classes 10 --batch 2 --iters 1 --warmup 0 --profile >"$dir/table" &&
 		grep -Eq '^21 x convolution +[0-9.]+ ' "$dir/table" && grep -Eq '^the rest +' "$dir/table"
 }
 check 'as a table, too' shown
 inferred() {
-	timeout 60 "$gannet" bench train --model resnet20 --side 32 --classes 10 --batch 2 --iters 1 --warmup 0 --inference --profile >"$dir/table" &&
+	timeout -k 5 300 "$gannet" bench train --model resnet20 --side 32 --classes 10 --batch 2 --iters 1 --warmup 0 --inference --profile >"$dir/table" &&
 		grep -Eq '^step +[0-9.]+ ' "$dir/table" && grep -Eq '^the rest +' "$dir/table"
 }
 check 'and of inference' inferred
 expect 3 'cannot open .*none.safetensors' 'weights that are not there' bench none 1 --init "$dir/none.safetensors"
-expect 2 'use larger images' 'an image too small' timeout 60 "$gannet" bench train --model vgg16 --side 8
-expect 2 'one of' 'a network that is none' timeout 60 "$gannet" bench train --model vgg
+expect 2 'use larger images' 'an image too small' timeout -k 5 300 "$gannet" bench train --model vgg16 --side 8
+expect 2 'one of' 'a network that is none' timeout -k 5 300 "$gannet" bench train --model vgg
 
 # The comparison with PyTorch: what can be said without it.
 step=$GN_SOURCE/bench/peers/step

@@ -7,7 +7,7 @@ good=$GN_SOURCE/tests/golden/resnet18-b4-s64-c10.json
 as() { # ISA COMMAND...: the processor has no more than that
 	isa=$1
 	shift
-	timeout -k 5 120 env ONEDNN_MAX_CPU_ISA="$isa" "$@"
+	timeout -k 5 300 env ONEDNN_MAX_CPU_ISA="$isa" "$@"
 }
 # digits ISA NAME OPTION...: 60 steps of lenet, whose second convolution is of a kind with instructions for it
 digits() {
@@ -36,7 +36,7 @@ if [ ! -x "$GN_BUILD/tests/kernels/test_bf16" ]; then
 	skip 'operators meet the oracle' 'tests/kernels/test_bf16 was not built: configure found no cmocka'
 elif [ ! "${GN_SANITIZED:-}" ]; then
 	check 'operators meet the oracle' sh -c '"$@" >"$0" 2>&1 && grep -q "bfloat16 is emulated here" "$0"' "$dir/operators" \
-		timeout 120 env ONEDNN_MAX_CPU_ISA=AVX512_CORE "$GN_BUILD/tests/kernels/test_bf16"
+		timeout -k 5 300 env ONEDNN_MAX_CPU_ISA=AVX512_CORE "$GN_BUILD/tests/kernels/test_bf16"
 fi
 expect 0 'host, bf16 .emulated.' 'resnet18 is within the bounds of bf16 (a wrong number is seen by selftest.t)' as AVX512_CORE "$gannet" selftest --precision bf16-emulated \
 	--golden "$good"

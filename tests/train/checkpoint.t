@@ -59,7 +59,7 @@ sed -i 's/"version": 1/"version": 3/' "$dir/newer/step-00000004/manifest.json"
 expect 1 'format version 3, this program knows up to 2' 'a checkpoint of a newer format is not passed over' \
 	train 1 newer --steps 5 --resume auto
 expect 1 'format version 3' 'nor when an older one is named' train 1 newer --steps 5 --resume "$dir/newer/step-00000002"
-expect 1 'format version 3' 'nor by eval' timeout 60 "$gannet" eval --data "$dir/train" --checkpoint "$dir/newer"
+expect 1 'format version 3' 'nor by eval' timeout -k 5 300 "$gannet" eval --data "$dir/train" --checkpoint "$dir/newer"
 
 # Options that a run goes on with.
 expect 2 'made with --mean 0.5 for channel 0, not 0.3' 'another mean is refused' train 1 whole --resume auto --steps 5 --mean 0.3
@@ -76,7 +76,7 @@ check 'and says nothing of them' test "${tap_output#*options}" = "$tap_output"
 # Two runs in one folder, then one whose predecessor is dead. Temporary folders are of dead runs, this version's and earlier ones'.
 wait_for_step() { # LOG STEP: until the log has that step, 60 s at most
 	touch "$1"
-	timeout 60 sh -c 'tail -n +1 -F "$1" 2>/dev/null | grep -q -m 1 "\"step\": $2,"' sh "$1" "$2"
+	timeout -k 5 300 sh -c 'tail -n +1 -F "$1" 2>/dev/null | grep -q -m 1 "\"step\": $2,"' sh "$1" "$2"
 }
 mkdir -p "$dir/two/step-00000001.tmp" "$dir/two/step-00000009.0123456789abcdef.tmp"
 "$gannet" train --data "$dir/train" --model lenet --lr 0.01 --batch 8 --threads 1 --loader-threads 1 --steps 1000000 \
@@ -115,7 +115,7 @@ expect 1 'log .*/fifo is a FIFO without a reader' 'a FIFO as the log does not bl
 for_user() { # USER COMMAND...
 	as_user=$1
 	shift
-	setpriv --reuid "$as_user" --regid "$as_user" --clear-groups timeout 60 "$@"
+	setpriv --reuid "$as_user" --regid "$as_user" --clear-groups timeout -k 5 300 "$@"
 }
 run_for() { # USER OPTION...
 	run_user=$1

@@ -44,12 +44,12 @@ expect 0 '"encrypted": true' 'and says that it is encrypted' "$gannet" info --js
 check 'with the key it checks the signature' "$gannet" info --checkpoint-key key run
 for command in "info $step" "eval --data train --checkpoint run" "predict --checkpoint run train" "export --checkpoint run --out out.safetensors"; do
 	# shellcheck disable=SC2086
-	expect 2 'written with another key' "${command%% *} names a wrong key" timeout 60 "$gannet" $command --checkpoint-key other
+	expect 2 'written with another key' "${command%% *} names a wrong key" timeout -k 5 300 "$gannet" $command --checkpoint-key other
 	# shellcheck disable=SC2086
-	expect 2 'open has mode 0644' "${command%% *} and one that others can read" timeout 60 "$gannet" $command --checkpoint-key open
+	expect 2 'open has mode 0644' "${command%% *} and one that others can read" timeout -k 5 300 "$gannet" $command --checkpoint-key open
 	[ "${command%% *}" = info ] && continue
 	# shellcheck disable=SC2086
-	expect 2 'is encrypted: give --checkpoint-key FILE' "${command%% *} and a missing one" timeout 60 "$gannet" $command
+	expect 2 'is encrypted: give --checkpoint-key FILE' "${command%% *} and a missing one" timeout -k 5 300 "$gannet" $command
 done
 evaluate() { "$gannet" eval --data train --checkpoint "$@" | sed 's/"checkpoint.*//'; }
 check 'evaluates the same' test "$(evaluate run --ema --checkpoint-key key)" = "$(evaluate plain --ema)"
@@ -70,7 +70,7 @@ cat >by_rank <<'END'
 [ "$PMIX_RANK" = 0 ] && exec "$@" --checkpoint-key key
 exec "$@" --checkpoint-key other
 END
-expect 2 'differs .* in its checkpoint key' 'ranks with different keys' timeout 60 "$gannet" launch -n 2 -- sh by_rank "$gannet" train --data train --model lenet \
+expect 2 'differs .* in its checkpoint key' 'ranks with different keys' timeout -k 5 300 "$gannet" launch -n 2 -- sh by_rank "$gannet" train --data train --model lenet \
 	--batch 8 --steps 1 --checkpoint new
 
 # damage

@@ -10,7 +10,7 @@ train() { # FOLDER OPTION...
 	shift
 	set -- "$gannet" train --data "$dir/train" --model lenet --channels 1 --side 16 --lr 0.01 --schedule constant --batch 8 --threads 1 --loader-threads 1 --keep 1 \
 		--checkpoint "$folder/run" "$@"
-	timeout -k 5 120 ${traced:+"$kill_at" "$folder/$traced_folder" "$traced"} "$@" >"$dir/out" 2>&1
+	timeout -k 5 300 ${traced:+"$kill_at" "$folder/$traced_folder" "$traced"} "$@" >"$dir/out" 2>&1
 }
 traced='' traced_folder=run
 final() { "$jsonl" "$dir/$1.jsonl" end params_sha256 | tail -1; }

@@ -17,7 +17,7 @@ pack_digits() {
 lenet() {
 	ranks=$1 batch=$2
 	shift 2
-	timeout -k 5 120 "$gannet" launch -n "$ranks" -- "$gannet" train --data "$dir/train" --model lenet --lr 0.01 \
+	timeout -k 5 300 "$gannet" launch -n "$ranks" -- "$gannet" train --data "$dir/train" --model lenet --lr 0.01 \
 		--batch "$batch" --threads 1 --loader-threads 1 "$@"
 }
 

@@ -26,7 +26,7 @@ check 'and is not measured again' test "$("$jsonl" "$scratch/shared.jsonl" compr
 slowly() {
 	unshare -rn sh -c 'ip link set lo up mtu 1500 && tc qdisc add dev lo root tbf rate 30mbit burst 128k latency 2s && "$@"' slowly "$@"
 }
-slow_lenet() { slowly timeout -k 5 120 "$gannet" launch -n 2 -- "$gannet" train --data "$scratch/train" --model lenet --lr 0.02 \
+slow_lenet() { slowly timeout -k 5 300 "$gannet" launch -n 2 -- "$gannet" train --data "$scratch/train" --model lenet --lr 0.02 \
 	--schedule constant --batch 16 --threads 1 --loader-threads 1 --log "$scratch/$1.jsonl" --checkpoint "$scratch/$1" --steps "$2" \
 	--transport tcp "${@:3}"; }
 if slowly true 2>/dev/null; then

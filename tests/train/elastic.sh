@@ -13,14 +13,14 @@ planned=() # of planned runs
 on_node=() # what puts a rank on a node of its own
 begin() {
 	# shellcheck disable=SC2016
-	timeout -k 5 90 "$gannet" launch -n "$2" --keep-going -- sh -c 'run=$1; shift; "$@" &
+	timeout -k 5 300 "$gannet" launch -n "$2" --keep-going -- sh -c 'run=$1; shift; "$@" &
 		echo $! >"$run.$PMIX_RANK.pid"; wait $!; code=$?; echo $code >"$run.$PMIX_RANK.code"; exit $code' sh "$scratch/$1" \
 		"${on_node[@]}" "$gannet" "${train[@]}" "${pipes[@]}" --log "$scratch/$1.jsonl" "${@:4}" 2>"$scratch/$1.err" &
 	launcher=$!
-	await_line 60 "$3" '"event": "step"' "$scratch/$1.jsonl"
+	await_line "$3" '"event": "step"' "$scratch/$1.jsonl"
 }
 # more_steps NAME COUNT: until the log has so many lines of steps more than now
-more_steps() { await_line 40 $(($2 + $(grep -c '"event": "step"' "$scratch/$1.jsonl"))) '"event": "step"' "$scratch/$1.jsonl"; }
+more_steps() { await_line $(($2 + $(grep -c '"event": "step"' "$scratch/$1.jsonl"))) '"event": "step"' "$scratch/$1.jsonl"; }
 send() { # SIGNAL NAME RANK...
 	local rank pids=()
 	for rank in "${@:3}"; do pids+=("$(cat "$scratch/$2.$rank.pid")"); done
@@ -44,7 +44,7 @@ as_planned() {
 	cat "$scratch/$1.worlds"
 	while read -r ranks until; do
 		((ranks > 1)) || local pipes=()
-		timeout -k 5 60 "$gannet" launch -n "$ranks" -- "${on_node[@]}" "$gannet" "${train[@]}" "${pipes[@]}" "${planned[@]}" --global-batch "$(field "$1" start global_batch)" --steps "$until" \
+		timeout -k 5 300 "$gannet" launch -n "$ranks" -- "${on_node[@]}" "$gannet" "${train[@]}" "${pipes[@]}" "${planned[@]}" --global-batch "$(field "$1" start global_batch)" --steps "$until" \
 			--checkpoint "$scratch/$1.planned" --resume auto --log "$scratch/$1.planned.jsonl" || return 1
 	done <"$scratch/$1.worlds"
 	[[ $(cat <(field "$1" end params_sha256) <(field "$1" stop params_sha256)) == "$(field "$1.planned" end params_sha256 | tail -n 1)" ]]

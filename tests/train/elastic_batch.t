@@ -14,7 +14,7 @@ every() { grep -qE "^$1 steps; images of epochs:( 640)+\$" "$scratch/$2.once"; }
 begin keep 4 2 --steps 60 --elastic 2 --log-samples "$scratch/keep.samples"
 check 'a run of four begins, and two are killed one after the other' test $? = 0
 send KILL keep 3
-check 'three go on' await_line 40 1 '"event": "recovered"' "$scratch/keep.jsonl"
+check 'three go on' await_line 1 '"event": "recovered"' "$scratch/keep.jsonl"
 check 'for some steps' more_steps keep 2
 send KILL keep 0
 wait "$launcher"
@@ -57,10 +57,10 @@ done
 check 'half of four ranks, 0 among them, are killed at once' kills four 4 '0 2' --steps 60 --elastic 2 --checkpoint "$scratch/four"
 check 'the others go on' test "$(codes four 4)" = '137 0 137 0 '
 
-begin stop 2 2 --steps 60 --elastic 1 --heartbeat-timeout 2 --checkpoint "$scratch/stop" --checkpoint-every 1 --keep 2
+begin stop 2 2 --steps 60 --elastic 1 --heartbeat-timeout -k 5 300 --checkpoint "$scratch/stop" --checkpoint-every 1 --keep 2
 check 'a run of two begins, and rank 0 is stopped' test $? = 0
 send STOP stop 0
-check 'the other goes on to the end' await_line 40 1 '"event": "end"' "$scratch/stop.jsonl"
+check 'the other goes on to the end' await_line 1 '"event": "end"' "$scratch/stop.jsonl"
 send CONT stop 0
 wait "$launcher"
 check 'the first ends with code 4 when it wakes up' test "$(codes stop 2)" = '4 0 '
@@ -90,7 +90,7 @@ same_bits() { # as a run of three that goes on there
 	# Killed before the first checkpoint: from the beginning.
 	from=none
 	((step == 0)) || from=$scratch/shard/step-$(printf %08d "$step")
-	timeout -k 5 60 "$gannet" launch -n 3 -- "$gannet" "${train[@]}" --steps 60 --shard optimizer --global-batch 64 \
+	timeout -k 5 300 "$gannet" launch -n 3 -- "$gannet" "${train[@]}" --steps 60 --shard optimizer --global-batch 64 \
 		--resume "$from" --log "$scratch/again.jsonl" || return 1
 	[[ $(field again end params_sha256) = "$(field shard end params_sha256)" ]]
 }
@@ -111,7 +111,7 @@ check 'no image is used twice' once beside
 shard_twice() { # the second loss after the first one's recovery
 	begin later 4 3 --steps 400 --elastic 1 --shard optimizer --redundancy 1 --checkpoint "$scratch/later" --checkpoint-every 1000 || return 1
 	send KILL later 3
-	await_line 40 1 '"event": "recovered"' "$scratch/later.jsonl" || return 1
+	await_line 1 '"event": "recovered"' "$scratch/later.jsonl" || return 1
 	more_steps later 2 || return 1
 	send KILL later 1
 	wait "$launcher"
@@ -137,11 +137,11 @@ check 'with the bits of two pipelines' as_planned spare
 two_losses() { # the rank that waits takes the place of the second one
 	begin waits 4 3 --steps 2000 --elastic 2 --checkpoint "$scratch/waits" --checkpoint-every 10 || return 1
 	send KILL waits 1
-	await_line 40 1 '"event": "recovered"' "$scratch/waits.jsonl" || return 1
-	await_line 40 1 'rank is in none: it waits to be taken in' "$scratch/waits.err" || return 1
+	await_line 1 '"event": "recovered"' "$scratch/waits.jsonl" || return 1
+	await_line 1 'rank is in none: it waits to be taken in' "$scratch/waits.err" || return 1
 	more_steps waits 20 || return 1
 	send KILL waits 2
-	await_line 40 2 '"event": "recovered"' "$scratch/waits.jsonl" || return 1
+	await_line 2 '"event": "recovered"' "$scratch/waits.jsonl" || return 1
 	send TERM waits 0
 	wait "$launcher"
 	codes waits 4
@@ -154,7 +154,7 @@ expect 2 'goes back to the last checkpoint' 'pipelines need checkpoints' "$ganne
 # ranks that take different numbers of batches: the loss of 4 of them with 1 each, but for the order of sums
 seq 1 4 >"$scratch/weights"
 losses() { # RANKS OPTION...
-	timeout 60 "$gannet" launch -n "$1" -- "$gannet" "${train[@]}" --steps 20 --global-batch 64 --log "$scratch/of$1.jsonl" "${@:2}" &&
+	timeout -k 5 300 "$gannet" launch -n "$1" -- "$gannet" "${train[@]}" --steps 20 --global-batch 64 --log "$scratch/of$1.jsonl" "${@:2}" &&
 		field "of$1" step loss >"$scratch/of$1"
 }
 alike() {
@@ -164,14 +164,14 @@ alike() {
 }
 check 'three ranks take four batches' alike
 check 'with weights of classes and sharded gradients' alike --class-weights "$scratch/weights" --shard gradients
-check 'a slow rank' timeout 60 "$gannet" launch -n 2 -- "$gannet" "${train[@]}" --steps 20 --slow-factor 1 --slow-steps 10 --log "$scratch/slow.jsonl"
+check 'a slow rank' timeout -k 5 300 "$gannet" launch -n 2 -- "$gannet" "${train[@]}" --steps 20 --slow-factor 1 --slow-steps 10 --log "$scratch/slow.jsonl"
 check 'is named' grep -qE '"event": "slow".*"step": 10, "rank": [01], "host": "[^"]+", "factor": [0-9.]+, "steps": 10' "$scratch/slow.jsonl"
-expect 0 'no process waits that could take the place of rank [01]' 'and stays where none waits' timeout 60 "$gannet" launch -n 2 -- "$gannet" "${train[@]}" \
+expect 0 'no process waits that could take the place of rank [01]' 'and stays where none waits' timeout -k 5 300 "$gannet" launch -n 2 -- "$gannet" "${train[@]}" \
 	--steps 20 --slow-factor 1 --slow-steps 10 --elastic 1 --slow-replace
-expect 0 'gannet launch ends all ranks when one is lost; start it with --keep-going' 'a launcher that ends all is warned of' timeout 60 "$gannet" launch -n 2 -- \
+expect 0 'gannet launch ends all ranks when one is lost; start it with --keep-going' 'a launcher that ends all is warned of' timeout -k 5 300 "$gannet" launch -n 2 -- \
 	"$gannet" "${train[@]}" --steps 2 --elastic 1
-check 'no rank is' timeout 60 "$gannet" launch -n 2 -- "$gannet" "${train[@]}" --steps 20 --slow-factor 1e6 --slow-steps 10 --log "$scratch/fast.jsonl"
+check 'no rank is' timeout -k 5 300 "$gannet" launch -n 2 -- "$gannet" "${train[@]}" --steps 20 --slow-factor 1e6 --slow-steps 10 --log "$scratch/fast.jsonl"
 check 'where none is slow' test "$(grep -c '"event": "slow"' "$scratch/fast.jsonl")" = 0
 expect 2 'no multiple of --batch 16' 'a global batch of no whole batches is refused' "$gannet" "${train[@]}" --global-batch 40
-expect 2 'fewer than 4 ranks' 'and one of fewer batches than ranks' timeout 60 "$gannet" launch -n 4 -- "$gannet" "${train[@]}" --global-batch 32
+expect 2 'fewer than 4 ranks' 'and one of fewer batches than ranks' timeout -k 5 300 "$gannet" launch -n 4 -- "$gannet" "${train[@]}" --global-batch 32
 finish

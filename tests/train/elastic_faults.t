@@ -74,7 +74,7 @@ mean_loss() { field "$1" step loss | tail -n 20 | awk '{ sum += $1 } END { print
 as_without_faults() { # NAME
 	local with without
 	if [[ ! -e $scratch/$whole.jsonl ]]; then
-		timeout -k 5 60 "$gannet" launch -n "$ranks" -- "$gannet" "${train[@]}" "${pipes[@]}" --steps $steps --log-every 1 --log "$scratch/$whole.jsonl" || return 1
+		timeout -k 5 300 "$gannet" launch -n "$ranks" -- "$gannet" "${train[@]}" "${pipes[@]}" --steps $steps --log-every 1 --log "$scratch/$whole.jsonl" || return 1
 	fi
 	with=$(mean_loss "$1") without=$(mean_loss "$whole")
 	echo "loss $with, without faults $without"
@@ -99,7 +99,7 @@ fault() { # SEED
 		heal {1..4}
 	fi
 	echo "$ranks ranks, $nodes nodes, $victims faults after step $after ${train[*]:13} ${pipes[*]} ${more[*]}"
-	GANNET_LOG=debug $begin "$name" $ranks $after --steps $steps --log-every 1 --elastic 1 --heartbeat-timeout 2 --checkpoint "$scratch/$name" \
+	GANNET_LOG=debug $begin "$name" $ranks $after --steps $steps --log-every 1 --elastic 1 --heartbeat-timeout -k 5 300 --checkpoint "$scratch/$name" \
 		--checkpoint-every 40 "${more[@]}" || { cat "$scratch/$name.err"; return 1; }
 	for ((r = 0, rank = RANDOM; r < victims; r++, rank++)); do strike "$name" $((rank % ranks)); done
 	let_go "$name" $ranks

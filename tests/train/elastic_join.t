@@ -7,7 +7,7 @@ set -u
 
 train+=(--log-every 1)
 check 'digits are packed' "$gannet" pack --out "$scratch/train" "$GN_SOURCE/data/digits/digits-train.tar.xz"
-join() { timeout -k 5 60 "${on_node[@]}" "$gannet" train --options "$scratch/$1/options" --join "$scratch/$1" "${@:2}"; } # NAME OPTION...
+join() { timeout -k 5 300 "${on_node[@]}" "$gannet" train --options "$scratch/$1/options" --join "$scratch/$1" "${@:2}"; } # NAME OPTION...
 spare() { # RANK CODES: a spare takes its place
 	begin "spare$1" 4 20 --steps 60 --elastic 2 --spares 1 --checkpoint "$scratch/spare$1"
 	check 'three ranks train, and one waits' test "$(field "spare$1" start ranks)" = 3
@@ -34,10 +34,10 @@ expect 2 'mode 0644' 'a file that others can read is refused' \
 head -c 5000 "$scratch/grow/members" >"$scratch/open/members" && chmod 600 "$scratch/open/members"
 expect 2 'no file of a run' 'and one that is torn' "$gannet" train --options "$scratch/options" --join "$scratch/open"
 expect 1 'cannot make folder' 'one that fails before it trains ends' join grow --log-samples /proc/none
-check 'and the others go on without it' await_line 40 1 '"event": "resume"' "$scratch/grow.jsonl"
+check 'and the others go on without it' await_line 1 '"event": "resume"' "$scratch/grow.jsonl"
 join grow 2>"$scratch/join.err" &
 newcomer=$!
-check 'a process joins' await_line 40 2 '"event": "resume"' "$scratch/grow.jsonl"
+check 'a process joins' await_line 2 '"event": "resume"' "$scratch/grow.jsonl"
 expect 5 'stopped on request while it waited' 'one more waits, for three are the most' \
 	timeout --preserve-status -s TERM 2 "$gannet" train --options "$scratch/options" --join "$scratch/grow"
 check 'they train on' more_steps grow 5
@@ -53,13 +53,13 @@ expect 3 'no run that others may join' 'the file is gone with the run' "$gannet"
 begin leaves 2 20 --steps 100000 --elastic 2:3 --global-batch 64 --checkpoint "$scratch/leaves"
 "$gannet" train --options "$scratch/leaves/options" --join "$scratch/leaves" 2>"$scratch/leaves.join.err" &
 newcomer=$!
-check 'a process joins another run' await_line 40 1 '"event": "resume"' "$scratch/leaves.jsonl"
+check 'a process joins another run' await_line 1 '"event": "resume"' "$scratch/leaves.jsonl"
 check 'for some steps' more_steps leaves 5
 kill -TERM $newcomer
 wait $newcomer
 check 'it is stopped, and leaves' test $? = 5
 check 'which it says' grep -q 'this process has left the run, which goes on' "$scratch/leaves.join.err"
-check 'the others go on' await_line 40 2 '"event": "resume"' "$scratch/leaves.jsonl"
+check 'the others go on' await_line 2 '"event": "resume"' "$scratch/leaves.jsonl"
 check 'for more steps' more_steps leaves 5
 send TERM leaves 0
 wait "$launcher"
@@ -73,13 +73,13 @@ for redundancy in 0 1; do
 	begin $name 2 20 --steps 100000 --elastic 2:3 --global-batch 64 --shard optimizer --ema 0.99 --redundancy $redundancy --checkpoint "$scratch/$name"
 	"$gannet" train --options "$scratch/$name/options" --join "$scratch/$name" 2>"$scratch/$name.join.err" &
 	newcomer=$!
-	check "a process joins a sharded run, --redundancy $redundancy" await_line 40 1 '"event": "resume"' "$scratch/$name.jsonl"
+	check "a process joins a sharded run, --redundancy $redundancy" await_line 1 '"event": "resume"' "$scratch/$name.jsonl"
 	check 'for some steps' more_steps $name 5
 	if ((redundancy)); then
 		kill -TERM $newcomer
 		wait $newcomer
 		check 'it is stopped, and leaves' test $? = 5
-		check 'the others go on' await_line 40 2 '"event": "resume"' "$scratch/$name.jsonl"
+		check 'the others go on' await_line 2 '"event": "resume"' "$scratch/$name.jsonl"
 		check 'for more steps' more_steps $name 5
 	fi
 	send TERM $name 0
@@ -97,12 +97,12 @@ pipes=(--parallel pipeline=2 --cut conv2 --micro-batches 2)
 begin stages 2 20 --steps 100000 --elastic 2:4 --global-batch 32 --checkpoint "$scratch/stages"
 GANNET_LOG=info "$gannet" train --options "$scratch/stages/options" --join "$scratch/stages" 2>"$scratch/stages.join.err" &
 newcomer=$!
-check 'a process comes to a pipeline of two' await_line 40 1 'waiting' "$scratch/stages.join.err"
+check 'a process comes to a pipeline of two' await_line 1 'waiting' "$scratch/stages.join.err"
 check 'which trains on' more_steps stages 20
 check 'as it was' test -z "$(field stages resume ranks 2>/dev/null)"
 "$gannet" train --options "$scratch/stages/options" --join "$scratch/stages" 2>"$scratch/stages.join2.err" &
 second=$!
-check 'another one comes' await_line 40 1 '"event": "resume"' "$scratch/stages.jsonl"
+check 'another one comes' await_line 1 '"event": "resume"' "$scratch/stages.jsonl"
 check 'for some steps' more_steps stages 5
 send TERM stages 0
 wait "$launcher"
@@ -123,7 +123,7 @@ four() { until field both resume ranks 2>/dev/null | grep -q 4; do ((SECONDS < $
 check 'two processes join' four $((SECONDS + 40))
 worlds=$(grep -c '"event": "resume"' "$scratch/both.jsonl")
 send KILL both 1
-check 'of four ranks one is lost' await_line 40 $((worlds + 1)) '"event": "recovered"' "$scratch/both.jsonl"
+check 'of four ranks one is lost' await_line $((worlds + 1)) '"event": "recovered"' "$scratch/both.jsonl"
 for signal in STOP TERM CONT; do kill -$signal $newcomer $second; done # what they see in the same step
 wait $newcomer
 check 'one is stopped' test $? = 5
@@ -136,7 +136,7 @@ check 'with a checkpoint' test "$(field both checkpoint step | tail -n 1)" -eq "
 begin alone 1 20 --steps 100000 --elastic 1:2 --elastic-batch scale --checkpoint "$scratch/alone"
 join alone 2>"$scratch/join.err" &
 newcomer=$!
-check 'a run of one rank grows' await_line 40 1 '"event": "resume"' "$scratch/alone.jsonl"
+check 'a run of one rank grows' await_line 1 '"event": "resume"' "$scratch/alone.jsonl"
 check 'to two' test "$(field alone resume ranks)" = 2
 send TERM alone 0
 wait "$launcher"
@@ -148,10 +148,10 @@ if ((UID == 0)) && unshare --uts true 2>/dev/null; then
 	on_node=(unshare --uts sh -c 'hostname "node${PMIX_RANK:-new}" && exec "$@"' sh)
 	begin sealed 3 20 --steps 100000 --elastic 2:3 --global-batch 96 --checkpoint "$scratch/sealed" --encrypt-network
 	send KILL sealed 2
-	check 'over encrypted links two ranks go on' await_line 40 1 '"event": "resume"' "$scratch/sealed.jsonl"
+	check 'over encrypted links two ranks go on' await_line 1 '"event": "resume"' "$scratch/sealed.jsonl"
 	join sealed 2>"$scratch/join.err" &
 	newcomer=$!
-	check 'and a process joins them' await_line 40 2 '"event": "resume"' "$scratch/sealed.jsonl"
+	check 'and a process joins them' await_line 2 '"event": "resume"' "$scratch/sealed.jsonl"
 	check 'three train on' more_steps sealed 5
 	send TERM sealed 0
 	wait "$launcher"

@@ -8,7 +8,7 @@ check 'images of three' "$gannet" pack --out "$dir/three" --synthetic 24 --class
 train() { # DATA NAME OPTION...
 	data=$1 name=$2
 	shift 2
-	timeout -k 5 120 "$gannet" train --data "$dir/$data" --model lenet --batch 8 --threads 1 --loader-threads 1 \
+	timeout -k 5 300 "$gannet" train --data "$dir/$data" --model lenet --batch 8 --threads 1 --loader-threads 1 \
 		--checkpoint "$dir/$name" "$@"
 }
 weights() { echo "$dir/$1/latest/model.safetensors"; }
@@ -87,6 +87,6 @@ expect 2 "freeze 'layer1.*' matches no parameter of lenet, such as conv1.weight"
 	train three refused --steps 1 --freeze 'layer1.*'
 expect 2 'leaves no parameter of lenet to train' 'and one that matches all' train three refused --steps 1 --freeze '*'
 expect 2 'cannot be combined' 'and a norm of gradients that are not used' train three refused --steps 1 --freeze 'conv*' --clip 1
-check 'two ranks fine-tune' timeout -k 5 120 "$gannet" launch -n 2 -- "$gannet" train --data "$dir/three" --model lenet --batch 4 \
+check 'two ranks fine-tune' timeout -k 5 300 "$gannet" launch -n 2 -- "$gannet" train --data "$dir/three" --model lenet --batch 4 \
 	--threads 1 --loader-threads 1 --epochs 1 --init "$(weights base)" --init-head skip --freeze "conv*"
 finish

@@ -4,7 +4,7 @@ set -u
 . "$GN_SOURCE/tests/train/common.sh"
 export OMP_NUM_THREADS=1
 step() { # ISA
-	timeout -k 5 120 env ONEDNN_MAX_CPU_ISA="$1" ONEDNN_VERBOSE=1 "$gannet" train --data "$dir/train" --model lenet --lr 0.01 --batch 4 \
+	timeout -k 5 300 env ONEDNN_MAX_CPU_ISA="$1" ONEDNN_VERBOSE=1 "$gannet" train --data "$dir/train" --model lenet --lr 0.01 --batch 4 \
 		--steps 1 --threads 1 --loader-threads 1 >"$dir/out" 2>"$dir/err" || { cat "$dir/err"; return 1; }
 	grep -c 'exec,cpu,convolution,.*backward_weights' "$dir/out" >"$dir/count"
 	grep 'exec,cpu,convolution,ref' "$dir/out" && return 1

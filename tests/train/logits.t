@@ -9,7 +9,7 @@ check 'a network' lenet 1 32 --steps 20 --checkpoint "$dir/run"
 answers() { # NAME RANKS OPTION...
 	name=$1 ranks=$2
 	shift 2
-	timeout -k 5 60 "$gannet" launch -n "$ranks" -- "$gannet" eval --data "$dir/val" --checkpoint "$dir/run" --threads 1 \
+	timeout -k 5 300 "$gannet" launch -n "$ranks" -- "$gannet" eval --data "$dir/val" --checkpoint "$dir/run" --threads 1 \
 		--loader-threads 1 --logits "$dir/$name.npy" "$@" >"$dir/$name.json"
 }
 check 'one rank' answers one 1
@@ -46,9 +46,9 @@ at = start + header[name]["data_offsets"][0]
 data[at:at + 4] = struct.pack("<f", float("nan"))
 open(f"{sys.argv[1]}/nan.safetensors", "wb").write(data)
 PY
-expect 0 'logits of 1000 of 1000 images are not finite' 'are told' timeout 60 "$gannet" eval --data "$dir/val" --model lenet \
+expect 0 'logits of 1000 of 1000 images are not finite' 'are told' timeout -k 5 300 "$gannet" eval --data "$dir/val" --model lenet \
 	--weights "$dir/nan.safetensors"
-expect 0 '"top1": 0, "top5": 0, "loss": null, "nonfinite": 1000' 'and answer nothing right' timeout 60 "$gannet" eval \
+expect 0 '"top1": 0, "top5": 0, "loss": null, "nonfinite": 1000' 'and answer nothing right' timeout -k 5 300 "$gannet" eval \
 	--data "$dir/val" --model lenet --weights "$dir/nan.safetensors"
 expect 2 'cannot write .*/none/l.npy' 'a folder that is not there' answers none 2 --logits "$dir/none/l.npy"
 
@@ -68,7 +68,7 @@ PY
 weights() { # NAME RANKS OPTION...
 	name=$1 ranks=$2
 	shift 2
-	timeout -k 5 60 "$gannet" launch -n "$ranks" -- "$gannet" eval --data "$dir/val" --weights "$dir/w.safetensors" --threads 1 \
+	timeout -k 5 300 "$gannet" launch -n "$ranks" -- "$gannet" eval --data "$dir/val" --weights "$dir/w.safetensors" --threads 1 \
 		--logits "$dir/$name.npy" "$@"
 }
 expect 0 '"weights": ".*/w.safetensors"' 'the file by itself' weights file 1 --model lenet
@@ -83,12 +83,12 @@ check 'and of nine' "$gannet" pack --out "$dir/nine" --synthetic 20 --classes 9 
 expect 3 "ten has other classes than the network was trained on .*class 0 is 'c00000' here and '0' there" \
 	'names that the file has are compared' weights none 2 --model lenet --data "$dir/ten"
 expect 3 "nine has other classes than the network was trained on .9, the network has 10; class 0 is 'c00000' here and '0' there.: pack it with --classes" \
-	'and those of a checkpoint' timeout 60 "$gannet" launch -n 2 -- "$gannet" eval --data "$dir/nine" --checkpoint "$dir/run"
+	'and those of a checkpoint' timeout -k 5 300 "$gannet" launch -n 2 -- "$gannet" eval --data "$dir/nine" --checkpoint "$dir/run"
 expect 3 'nine has 9 classes, the network in .*w.safetensors has 10' 'and their number' weights none 1 --model lenet --data "$dir/nine"
 expect 3 "no tensor 'conv1.weight' of this model's shape" 'another network' weights none 2 --model resnet18
 expect 3 "tensor 'fc1.weight' is .500,800. there and .500,1250. in this model" 'another side' weights none 2 --model lenet --side 32
 expect 2 'give either --checkpoint DIR or --weights FILE' 'neither' "$gannet" eval --data "$dir/val"
-expect 2 'nan.safetensors does not say of which network it is: give --model NAME' 'no network' timeout -k 5 60 "$gannet" launch -n 2 -- \
+expect 2 'nan.safetensors does not say of which network it is: give --model NAME' 'no network' timeout -k 5 300 "$gannet" launch -n 2 -- \
 	"$gannet" eval --data "$dir/val" --weights "$dir/nan.safetensors"
 # Of another side, resize, mean and deviation than the network's own.
 check 'a network of side 32' lenet 1 32 --steps 20 --side 32 --resize 40 --mean 0.3 --deviation 0.4 --checkpoint "$dir/run32"
@@ -96,7 +96,7 @@ check 'is exported' "$gannet" export --checkpoint "$dir/run32" --out "$dir/w32.s
 file32() { # NAME OPTION...
 	name=$1
 	shift
-	timeout -k 5 60 "$gannet" launch -n 2 -- "$gannet" eval --data "$dir/val" --threads 1 --logits "$dir/$name.npy" \
+	timeout -k 5 300 "$gannet" launch -n 2 -- "$gannet" eval --data "$dir/val" --threads 1 --logits "$dir/$name.npy" \
 		--weights "${file:-$dir/w32.safetensors}" "$@"
 }
 check 'the checkpoint' answers own32 2 --checkpoint "$dir/run32"

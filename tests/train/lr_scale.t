@@ -7,7 +7,7 @@ check 'images are made up' "$gannet" pack --out "$dir/data" --synthetic 32 --cla
 train() { # RANKS NAME OPTION...
 	ranks=$1 name=$2
 	shift 2
-	timeout -k 5 120 "$gannet" launch -n "$ranks" -- "$gannet" train --data "$dir/data" --model lenet --batch 8 --steps 1 --threads 1 \
+	timeout -k 5 300 "$gannet" launch -n "$ranks" -- "$gannet" train --data "$dir/data" --model lenet --batch 8 --steps 1 --threads 1 \
 		--loader-threads 1 --schedule constant --checkpoint "$dir/$name" "$@"
 }
 # scaled BASE PLAIN SCALED TENSOR=FACTOR...: what one update changed, in the last two, differs by these factors, by 1 for other tensors
@@ -52,7 +52,7 @@ check 'parts of tensors on two ranks' train 2 two --batch 4 --shard gradients --
 check 'at other rates' train 2 two_scaled --batch 4 --shard gradients --lr 0.1 --lr-scale 'fc*=0.25'
 check 'are scaled, too' scaled base two two_scaled fc1.weight=0.25 fc1.bias=0.25 fc2.weight=0.25 fc2.bias=0.25
 check 'the options of the run are kept' grep -q 'lr-scale = fc\*=0.25' "$dir/two_scaled/options"
-check 'and repeat it' timeout -k 5 120 "$gannet" launch -n 2 -- "$gannet" train --options "$dir/two_scaled/options" --checkpoint "$dir/repeated"
+check 'and repeat it' timeout -k 5 300 "$gannet" launch -n 2 -- "$gannet" train --options "$dir/two_scaled/options" --checkpoint "$dir/repeated"
 check 'to the same bytes' cmp "$dir/two_scaled/latest/model.safetensors" "$dir/repeated/latest/model.safetensors"
 expect 2 "'layer1.\*' matches no parameter of lenet, such as conv1.weight" 'a pattern that matches nothing' train 1 no --lr-scale 'layer1.*=2'
 expect 2 'give PATTERN=X' 'an entry without a factor' train 1 no --lr-scale conv1.weight

@@ -64,7 +64,7 @@ whole() { # NAME
 strike() {
 	local after=$((RANDOM % last + 1)) ms=$((RANDOM % 30)) pause=$((RANDOM % 900 + 100)) pid
 	echo "$3 after step $after and $ms ms (pause: $pause ms)"
-	await_line "${GN_RUN_S:-200}" "$after" '"event": "step"' "$scratch/$1.jsonl" || return 1
+	await_line "$after" '"event": "step"' "$scratch/$1.jsonl" || return 1
 	pid=$(<"$scratch/$1.pid.$2")
 	sleep "$(printf '0.%03d' "$ms")"
 	case $3 in

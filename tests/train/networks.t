@@ -9,7 +9,7 @@ check 'small images are packed' "$gannet" pack --out "$dir/train" --synthetic 24
 train() { # NAME MODEL OPTION...
 	name=$1 model=$2
 	shift 2
-	timeout -k 5 600 "$gannet" train --data "$dir/train" --model "$model" --side 32 --batch 8 --steps 3 --lr 0.001 --threads 1 \
+	timeout -k 5 300 "$gannet" train --data "$dir/train" --model "$model" --side 32 --batch 8 --steps 3 --lr 0.001 --threads 1 \
 		--loader-threads 1 --checkpoint "$dir/$name" --log "$dir/$name.jsonl" "$@"
 }
 evaluates() { "$gannet" eval --data "$dir/train" --threads 1 "$@" | grep -o '"loss": [0-9.e+-]*'; }

@@ -33,7 +33,7 @@ node_of() { echo $(($1 * nodes / $2 + 1)); } # RANK RANKS
 on_node() {
 	local outer node shell
 	node=$(node_of "$2" "$3")
-	RANK=$2 WORLD_SIZE=$3 MASTER_ADDR=10.84.0.1 MASTER_PORT=$port timeout -k 5 90 nsenter --net="/run/netns/$lab-$node" unshare --uts --ipc --pid \
+	RANK=$2 WORLD_SIZE=$3 MASTER_ADDR=10.84.0.1 MASTER_PORT=$port timeout -k 5 300 nsenter --net="/run/netns/$lab-$node" unshare --uts --ipc --pid \
 		--mount --fork --kill-child --mount-proc sh -c 'run=$1; hostname "$0"; shift; "$@"; echo $? >"$run.code"' "l$node" "$scratch/$1.$2" \
 		"$gannet" "${train[@]}" "${pipes[@]}" --log "$scratch/$1.jsonl" "${@:4}" &
 	outer=$!
@@ -55,5 +55,5 @@ begin_on_nodes() { # NAME RANKS LINES OPTION...
 		! grep -qx 124 "$scratch/$1".*.code || exit 124
 	) 2>"$scratch/$1.err" &
 	launcher=$!
-	await_line 60 "$3" '"event": "step"' "$scratch/$1.jsonl"
+	await_line "$3" '"event": "step"' "$scratch/$1.jsonl"
 }

@@ -18,7 +18,7 @@ for model in $("$probe"); do
 	mkdir "$dir/$model"
 	check "$model: written" timeout -k 5 300 "$probe" "$model" $side "$dir/$model"
 	for file in plain folded; do
-		check "$model: $file.onnx is well formed" timeout 300 python3 "$checker" structure "$dir/$model/$file.onnx"
+		check "$model: $file.onnx is well formed" timeout -k 5 300 python3 "$checker" structure "$dir/$model/$file.onnx"
 	done
 	if [ "$has_runtime" ]; then
 		check "$model: onnxruntime answers alike" timeout -k 5 300 python3 "$checker" run "$dir/$model"

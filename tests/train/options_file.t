@@ -14,7 +14,7 @@ recipe = goyal
 lr = 0.01
 no-overlap
 END
-train() { timeout -k 5 120 "$gannet" train --threads 1 --loader-threads 1 "$@"; }
+train() { timeout -k 5 300 "$gannet" train --threads 1 --loader-threads 1 "$@"; }
 final() { "$jsonl" "$dir/$1.jsonl" end params_sha256; }
 
 check 'a run of options from a file' train --options "$dir/lenet.options" --lr 0.02 --checkpoint "$dir/one" --log "$dir/one.jsonl"

@@ -8,7 +8,7 @@ check 'pictures are packed' "$gannet" pack --out "$dir/pictures" --synthetic 240
 run() {
 	name=$1 ranks=$2
 	shift 2
-	timeout -k 5 60 "$gannet" launch -n "$ranks" -- "$gannet" train --data "$dir/pictures" --model resnet20 --side 16 --batch 2 \
+	timeout -k 5 300 "$gannet" launch -n "$ranks" -- "$gannet" train --data "$dir/pictures" --model resnet20 --side 16 --batch 2 \
 		--threads 1 --loader-threads 1 --lr 0.1 --log "$dir/$name.jsonl" "$@"
 }
 final() { "$jsonl" "$dir/$1.jsonl" end params_sha256 | tail -1; }

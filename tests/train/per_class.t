@@ -8,7 +8,7 @@ check 'a network' lenet 1 32 --steps 20 --checkpoint "$dir/run"
 answers() { # NAME RANKS OPTION...
 	name=$1 ranks=$2
 	shift 2
-	timeout -k 5 60 "$gannet" launch -n "$ranks" -- "$gannet" eval --data "$dir/val" --checkpoint "$dir/run" --threads 1 \
+	timeout -k 5 300 "$gannet" launch -n "$ranks" -- "$gannet" eval --data "$dir/val" --checkpoint "$dir/run" --threads 1 \
 		--loader-threads 1 --per-class "$dir/$name.classes" "$@" >"$dir/$name.json"
 }
 check 'one rank' answers one 1 --logits "$dir/one.npy"

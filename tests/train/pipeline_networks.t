@@ -33,7 +33,7 @@ check 'cuts that are chosen' net chosen 2 resnet18 --batch 6 --micro-batches 3 -
 check 'the same bits' same resnet18 chosen
 # Whole epochs: the accuracy of data parallel, to the bit.
 whole() { # NAME RANKS MODEL OPTION...
-	timeout -k 5 1800 "$gannet" launch -n "$2" -- "$gannet" train --data "$scratch/train" --val "$scratch/val" --model "$3" --lr 0.05 --threads 1 --loader-threads 1 \
+	timeout -k 5 300 "$gannet" launch -n "$2" -- "$gannet" train --data "$scratch/train" --val "$scratch/val" --model "$3" --lr 0.05 --threads 1 --loader-threads 1 \
 		--checkpoint "$scratch/$1" --log "$scratch/$1.jsonl" "${@:4}"
 }
 alike() { # NAME NAME: and shows it

@@ -11,7 +11,7 @@ mkdir tree && tar -C tree -xf "$GN_SOURCE/data/digits/digits-val.tar.xz"
 predict() { # NAME RANKS OPTION...: standard output to NAME.txt
 	name=$1 ranks=$2
 	shift 2
-	timeout -k 5 60 "$gannet" launch -n "$ranks" -- "$gannet" predict --checkpoint run --threads 1 "$@" >"$name.txt" 2>"$name.err"
+	timeout -k 5 300 "$gannet" launch -n "$ranks" -- "$gannet" predict --checkpoint run --threads 1 "$@" >"$name.txt" 2>"$name.err"
 }
 ends() { # CODE COMMAND...
 	wanted=$1
@@ -21,7 +21,7 @@ ends() { # CODE COMMAND...
 	[ "$ended" = "$wanted" ] || { echo "exit code $ended, not $wanted"; return 1; }
 }
 
-check 'logits by eval' timeout 60 "$gannet" eval --data val --checkpoint run --threads 1 --batch 16 --logits eval.npy
+check 'logits by eval' timeout -k 5 300 "$gannet" eval --data val --checkpoint run --threads 1 --batch 16 --logits eval.npy
 check 'a dataset' predict one 1 --json --npy one.npy val
 check 'has the logits of eval' cmp one.npy eval.npy
 check 'two ranks' predict two 2 --json --npy two.npy val
@@ -78,7 +78,7 @@ check 'bad images end with code 3' ends 3 predict bad 1 --csv --top 1 --npy bad.
 check 'and are named' test "$(grep -c 'passed over mixed/\(cut.jpg\|no.jpg\|empty.png\): ' bad.err)" = 3
 printf 'RIFF....WEBPVP8 ' >shot.webp
 expect 3 'shot.webp: is a WebP image, not a JPEG file; only JPEG and PNG are read: convert it' 'other formats are named as by pack' \
-	timeout 60 "$gannet" predict --checkpoint run shot.webp
+	timeout -k 5 300 "$gannet" predict --checkpoint run shot.webp
 check 'on two ranks' ends 3 predict bad2 2 --csv --top 1 mixed
 check 'the same' cmp bad.txt bad2.txt
 check 'each has a line, and a row that is no number' python3 - <<'PY'
@@ -108,27 +108,27 @@ check 'and predicted as it is' predict png 1 --npy png.npy one.png
 check 'and from the dataset' predict packed 1 --npy packed.npy packed
 check 'with the same logits' cmp png.npy packed.npy
 check 'the network is exported' "$gannet" export --checkpoint run --out w.safetensors
-weights() { timeout -k 5 60 "$gannet" predict --weights w.safetensors --threads 1 --json val >weights.txt; }
+weights() { timeout -k 5 300 "$gannet" predict --weights w.safetensors --threads 1 --json val >weights.txt; }
 check 'predicts' weights
 check 'the same' cmp one.txt weights.txt
-check 'at another resize' timeout 60 "$gannet" predict --weights w.safetensors --resize 40 --npy resized.npy val
+check 'at another resize' timeout -k 5 300 "$gannet" predict --weights w.safetensors --resize 40 --npy resized.npy val
 check 'otherwise' test "$(cksum <resized.npy)" != "$(cksum <one.npy)"
 
 # the folder is another one on rank 1
 mkdir -p node0 node1 && cp tree/val/3/3_0070[0-4].jpg node0 && cp tree/val/3/3_0070[0-3].jpg node1
 apart() { # the same path, but each rank's own
-	timeout -k 5 60 "$gannet" launch -n 2 -- sh -c 'mkdir -p at$PMIX_RANK && rm -f at$PMIX_RANK/images &&
+	timeout -k 5 300 "$gannet" launch -n 2 -- sh -c 'mkdir -p at$PMIX_RANK && rm -f at$PMIX_RANK/images &&
 		ln -s "../node$PMIX_RANK" at$PMIX_RANK/images && cd at$PMIX_RANK && exec "$1" predict --checkpoint ../run --threads 1 images' sh "$gannet"
 }
 expect 2 'sees more or fewer images' 'ranks with other numbers of images' apart
 rm node0/3_00704.jpg && mv node1/3_00701.jpg node1/3_00709.jpg
 expect 2 'rank 1 sees another image than rank 0' 'ranks with other images' apart
 
-expect 3 'cannot read source none' 'a source that is missing' timeout -k 5 60 "$gannet" launch -n 2 -- "$gannet" predict --checkpoint run none
-expect 3 'readme.txt' 'a file that is neither image nor archive' timeout 60 "$gannet" predict --checkpoint run mixed/readme.txt
+expect 3 'cannot read source none' 'a source that is missing' timeout -k 5 300 "$gannet" launch -n 2 -- "$gannet" predict --checkpoint run none
+expect 3 'readme.txt' 'a file that is neither image nor archive' timeout -k 5 300 "$gannet" predict --checkpoint run mixed/readme.txt
 expect 2 'give either --checkpoint DIR or --weights FILE' 'no network' "$gannet" predict val
 expect 2 '--npy: cannot write nodir/x.npy: No such' 'an array in a folder that is not there' \
-	timeout 60 "$gannet" predict --checkpoint run --npy nodir/x.npy val
+	timeout -k 5 300 "$gannet" predict --checkpoint run --npy nodir/x.npy val
 expect 2 'cannot be combined' 'two formats' "$gannet" predict --checkpoint run --json --csv val
 expect 2 'SOURCE' 'no source' "$gannet" predict --checkpoint run
 check 'nothing half-written is left' test -z "$(find . -name '*.tmp-*')"

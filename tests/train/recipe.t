@@ -7,7 +7,7 @@ set -u
 one() {
 	name=$1 batch=$2
 	shift 2
-	timeout -k 5 120 "$gannet" train --data "$dir/train" --model lenet --lr 0.01 --batch "$batch" --threads 1 \
+	timeout -k 5 300 "$gannet" train --data "$dir/train" --model lenet --lr 0.01 --batch "$batch" --threads 1 \
 		--loader-threads 1 --log-every 1 --log "$dir/$name.jsonl" --checkpoint "$dir/$name" "$@"
 }
 final() { "$jsonl" "$dir/$1.jsonl" end params_sha256 | tail -1; }
@@ -16,7 +16,7 @@ same() { test -n "$(final "$1")" && test "$(final "$1")" = "$(final "$2")"; }
 top1() {
 	folder=$1
 	shift
-	timeout 120 "$gannet" eval --data "$dir/val" --checkpoint "$folder" --threads 1 "$@" |
+	timeout -k 5 300 "$gannet" eval --data "$dir/val" --checkpoint "$folder" --threads 1 "$@" |
 		sed -n 's/.*"top1": \([0-9.e-]*\).*/\1/p' | awk '{ print int(1000 * $1) }'
 }
 
@@ -31,7 +31,7 @@ for rule in 'sgd --nesterov' 'lars --lr 8 --warmup-epochs 0.1' 'lamb --lr 0.005'
 	check "$name: 120 steps in three parts" sh -c '
 		"$@" --steps 40 --schedule constant && "$@" --steps 80 --schedule constant --resume auto &&
 		"$@" --steps 120 --schedule constant --resume auto' sh \
-		timeout 120 "$gannet" train --data "$dir/train" --model lenet --lr 0.01 --batch 64 --threads 1 \
+		timeout -k 5 300 "$gannet" train --data "$dir/train" --model lenet --lr 0.01 --batch 64 --threads 1 \
 		--log "$dir/$name-parts.jsonl" --checkpoint "$dir/$name-parts" "$@"
 	check "$name: the same in one" one "$name-whole" 64 --steps 120 --schedule constant "$@"
 	check "$name: bit-identical" same "$name-parts" "$name-whole"
@@ -46,8 +46,8 @@ for rule in 'sgd --nesterov' 'lars --lr 8 --warmup-epochs 0.1' 'lamb --lr 0.005'
 done
 expect 2 'made with --optimizer lamb, not sgd' 'a checkpoint of another optimizer' one lamb 64 --steps 200 --resume auto
 expect 3 'without --ema' 'an average that was never kept' sh -c '
-	timeout 60 "$1" train --data "$2/train" --model lenet --steps 1 --checkpoint "$2/plain" &&
-	timeout 60 "$1" eval --data "$2/val" --checkpoint "$2/plain" --ema' sh "$gannet" "$dir"
+	timeout -k 5 300 "$1" train --data "$2/train" --model lenet --steps 1 --checkpoint "$2/plain" &&
+	timeout -k 5 300 "$1" eval --data "$2/val" --checkpoint "$2/plain" --ema' sh "$gannet" "$dir"
 expect 0 'no moving average: it begins' 'an average that begins in the middle' one plain 64 --steps 2 --ema 0.9 --resume auto
 check 'the average is exported' "$gannet" export --checkpoint "$dir/lamb" --ema --out "$dir/ema.safetensors"
 check 'as it was saved, but for the header' python3 -c '
@@ -95,7 +95,7 @@ check 'so is their average' cmp "$dir/four/latest/ema.safetensors" "$dir/halves/
 check 'or by two ranks' many moved 2 32 --steps 20 --resume auto
 check 'lose the same' same_losses "$dir/one.jsonl" "$dir/moved.jsonl" 1e-4
 threads() { # NAME THREADS-OF-RANK-1
-	timeout 60 "$gannet" launch -n 2 -- sh -c 't=1; [ "$PMIX_RANK" = 1 ] && t=$4
+	timeout -k 5 300 "$gannet" launch -n 2 -- sh -c 't=1; [ "$PMIX_RANK" = 1 ] && t=$4
 		exec "$1" train --data "$2" --model lenet --optimizer lars --lr 8 --clip 0.5 --batch 32 --threads $t --steps 10 \
 			--loader-threads 1 --log-every 1 --log "$3"' sh "$gannet" "$dir/train" "$dir/$1.jsonl" "$2"
 }
@@ -116,7 +116,7 @@ check 'pictures to grow' "$gannet" pack --out "$dir/pictures" --synthetic 80 --c
 grow() { # NAME EPOCHS OPTION...
 	name=$1 epochs=$2
 	shift 2
-	GANNET_LOG=info timeout 120 "$gannet" train --data "$dir/pictures" --val "$dir/pictures" --model resnet20 --batch 20 \
+	GANNET_LOG=info timeout -k 5 300 "$gannet" train --data "$dir/pictures" --val "$dir/pictures" --model resnet20 --batch 20 \
 		--epochs "$epochs" --threads 1 --schedule constant --lr 0.02 --log-every 1 --log "$dir/$name.jsonl" \
 		--checkpoint "$dir/$name" "$@"
 }

@@ -24,7 +24,7 @@ rank_pid() { # LAUNCHER RANK
 
 wait_for_step() { # LOG STEP: until the log has that step, 60 s at most
 	touch "$1"
-	timeout 60 sh -c 'tail -n +1 -F "$1" 2>/dev/null | grep -q -m 1 "\"step\": $2,"' sh "$1" "$2"
+	timeout -k 5 300 sh -c 'tail -n +1 -F "$1" 2>/dev/null | grep -q -m 1 "\"step\": $2,"' sh "$1" "$2"
 }
 
 final() { "$jsonl" "$dir/$1.jsonl" end params_sha256; }
@@ -154,7 +154,7 @@ check 'and not saved' test ! -e "$dir/untrained/latest"
 net() { # NAME OPTION...
 	name=$1
 	shift
-	timeout -k 5 120 "$gannet" launch -n 2 -- "$gannet" train --data "$dir/train" --model resnet20 --optimizer lamb \
+	timeout -k 5 300 "$gannet" launch -n 2 -- "$gannet" train --data "$dir/train" --model resnet20 --optimizer lamb \
 		--ema 0.9 --lr 0.002 --batch 4 --threads 1 --loader-threads 1 --steps 6 --log-every 1 --checkpoint-every 3 \
 		--keep 3 --log "$dir/$name.jsonl" --checkpoint "$dir/$name" "$@"
 }
@@ -179,15 +179,15 @@ check 'its losses are the same within 1e-3' sh -c 'paste -d " " "$1" "$2" | awk 
 newest=$(ls -d "$dir"/whole/step-* | tail -1)
 printf 'x' | dd of="$newest/model.safetensors" bs=1 seek=5000 conv=notrunc 2>/dev/null
 expect 0 'is skipped, it is damaged.*SHA-256' 'a flipped byte: the older checkpoint is evaluated' \
-	timeout 60 "$gannet" eval --data "$dir/val" --checkpoint "$dir/whole"
+	timeout -k 5 300 "$gannet" eval --data "$dir/val" --checkpoint "$dir/whole"
 truncate -s -1 "$newest/model.safetensors"
 expect 3 'bytes, the manifest says' 'a file shorter than the manifest says' \
-	timeout 60 "$gannet" eval --data "$dir/val" --checkpoint "$newest"
+	timeout -k 5 300 "$gannet" eval --data "$dir/val" --checkpoint "$newest"
 mkdir "$dir/one" && cp -r "$newest" "$dir/one"
 expect 3 'the only checkpoint in .*/one is not whole: ' 'the only one is damaged' \
-	timeout 60 "$gannet" eval --data "$dir/val" --checkpoint "$dir/one"
+	timeout -k 5 300 "$gannet" eval --data "$dir/val" --checkpoint "$dir/one"
 mv "$newest" "$dir/one/step-99999999"
 expect 3 'none of the 2 checkpoints in .*/one is valid; the oldest: ' 'both are' \
-	timeout 60 "$gannet" eval --data "$dir/val" --checkpoint "$dir/one"
+	timeout -k 5 300 "$gannet" eval --data "$dir/val" --checkpoint "$dir/one"
 expect 3 '--resume takes auto, none or the path of a checkpoint: ' 'a word that is neither' run words 2 5 --resume yes
 finish

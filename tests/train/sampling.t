@@ -15,7 +15,7 @@ check 'classes of 10 and 100 images' "$gannet" pack --out "$dir/few" "$dir/uneve
 train() { # RANKS BATCH NAME OPTION...
 	ranks=$1 batch=$2 name=$3
 	shift 3
-	timeout -k 5 120 "$gannet" launch -n "$ranks" -- "$gannet" train --data "$dir/few" --model lenet --batch "$batch" --threads 1 \
+	timeout -k 5 300 "$gannet" launch -n "$ranks" -- "$gannet" train --data "$dir/few" --model lenet --batch "$batch" --threads 1 \
 		--loader-threads 1 --lr 0.02 --schedule constant --log-every 1 --log "$dir/$name.jsonl" "$@"
 }
 GANNET_LOG=info expect 0 'balanced sampling: of each of 10 classes 73.0 images an epoch, of which the smallest has 10' \
@@ -28,7 +28,7 @@ check 'is the same' eval 'cat "$dir/half.jsonl" "$dir/rest.jsonl" >"$dir/both.js
 check 'shuffled' train 1 32 shuffled --epochs 6 --log-every 100 --checkpoint "$dir/shuffled"
 check 'balanced' train 1 32 balanced --epochs 6 --log-every 100 --checkpoint "$dir/balanced" --sampling balanced
 for name in shuffled balanced; do
-	check "$name is evaluated by class" timeout 60 "$gannet" eval --data "$dir/val" --checkpoint "$dir/$name" --per-class "$dir/$name.classes"
+	check "$name is evaluated by class" timeout -k 5 300 "$gannet" eval --data "$dir/val" --checkpoint "$dir/$name" --per-class "$dir/$name.classes"
 done
 check 'balanced sampling finds more of the small classes' python3 - "$dir" <<'PY'
 import json, sys

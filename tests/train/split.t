@@ -45,7 +45,7 @@ PY
 check 'its lines make sense' python3 "$dir/check.py" "$dir/three.jsonl" 3 "$processors" '--tuning none'
 check 'so do those of the one that measured' python3 "$dir/check.py" "$dir/measured.jsonl" 3 "$processors"
 check 'and those of one rank' python3 "$dir/check.py" "$dir/one.jsonl" 1 "$processors"
-expect 0 'efficiency [0-9]+ % \(predicted [0-9]+ %, costs (guessed|measured|tried)\)|not predicted: 2 threads of 2 ranks share 1 processor\)' 'people read it, too' env GANNET_LOG=info timeout 60 \
+expect 0 'efficiency [0-9]+ % \(predicted [0-9]+ %, costs (guessed|measured|tried)\)|not predicted: 2 threads of 2 ranks share 1 processor\)' 'people read it, too' env GANNET_LOG=info timeout -k 5 300 \
 	"$gannet" launch -n 2 -- "$gannet" train --data "$dir/train" --model lenet --lr 0.01 --threads 1 --steps 20
 expect 0 'allreduce|ring|shared' 'gannet sim takes such a log' "$gannet" sim --log "$dir/three.jsonl" --nodes 4
 finish

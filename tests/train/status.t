@@ -67,8 +67,8 @@ within() { # SECONDS COMMAND...
 	done
 }
 # shellcheck disable=SC2016
-timeout -k 5 120 "$gannet" launch -n 2 -- sh -c 'echo $$ >"$0.$PMIX_RANK"; exec "$@"' "$dir/pid" "$gannet" train --data "$dir/train" --model lenet \
-	--lr 0.01 --epochs 1000 --batch 16 --threads 1 --loader-threads 1 --log-every 5 --log "$dir/still.jsonl" --heartbeat-timeout 100 >"$dir/still.out" 2>&1 &
+timeout -k 5 300 "$gannet" launch -n 2 -- sh -c 'echo $$ >"$0.$PMIX_RANK"; exec "$@"' "$dir/pid" "$gannet" train --data "$dir/train" --model lenet \
+	--lr 0.01 --epochs 1000 --batch 16 --threads 1 --loader-threads 1 --log-every 5 --log "$dir/still.jsonl" --heartbeat-timeout -k 5 300 >"$dir/still.out" 2>&1 &
 still=$!
 steps() { [ "$(grep -c '"event": "step"' "$dir/still.jsonl")" -gt "$1" ]; }
 # nobody is silent; or rank 1 is

@@ -7,7 +7,7 @@ set -u
 options="--model resnet20 --batch 4 --threads 1 --loader-threads 1 --log-every 1"
 # shellcheck disable=SC2086 # a list
 train() { # OPTION...: two ranks
-	timeout -k 5 100 "$gannet" launch -n 2 -- "$gannet" train --data "$dir/few" --val "$dir/many" $options --log "$dir/run.jsonl" \
+	timeout -k 5 300 "$gannet" launch -n 2 -- "$gannet" train --data "$dir/few" --val "$dir/many" $options --log "$dir/run.jsonl" \
 		--checkpoint "$dir/run" "$@"
 }
 # start OPTION...: on the oracle, in the background; the launcher is $launcher

@@ -8,7 +8,7 @@ set -u
 ranks() {
 	name=$1 count=$2 batch=$3
 	shift 3
-	timeout -k 5 120 "$gannet" launch -n "$count" -- "$gannet" train --data "$dir/pictures" --model resnet20 --side 16 \
+	timeout -k 5 300 "$gannet" launch -n "$count" -- "$gannet" train --data "$dir/pictures" --model resnet20 --side 16 \
 		--lr 0.001 --schedule constant --batch "$batch" --threads 1 --loader-threads 1 --steps 6 --log-every 1 \
 		--log "$dir/$name.jsonl" --checkpoint "$dir/$name" "$@"
 }

@@ -25,13 +25,13 @@ expect 2 "give A:B" 'or none' lenet 1 16 --steps 2 --trace "$dir/t.json" --trace
 check 'stop by signal' sh -c '
 	"$1" train --data "$2/train" --model lenet --lr 0.01 --threads 1 --epochs 1000 --trace "$2/stopped.json" --trace-steps 4 \
 		--log "$2/stopped.jsonl" --log-every 1 & pid=$!
-	timeout 30 tail -n +1 -F "$2/stopped.jsonl" 2>/dev/null | grep -q -m 1 "\"step\": 10,"
+	timeout -k 5 300 tail -n +1 -F "$2/stopped.jsonl" 2>/dev/null | grep -q -m 1 "\"step\": 10,"
 	kill -TERM $pid; wait $pid; test $? = 5 && grep -q "\"name\": \"log\"" "$2/stopped.json"' sh "$gannet" "$dir"
 
 full() {
 	mkdir "$dir/small"
 	GANNET_LOG=warn unshare --mount sh -c 'mount -t tmpfs -o size=16k none "$1" && shift && exec "$@"' sh "$dir/small" \
-		timeout 60 "$gannet" launch -n 2 -- "$gannet" train --data "$dir/train" --model lenet --lr 0.01 --threads 1 \
+		timeout -k 5 300 "$gannet" launch -n 2 -- "$gannet" train --data "$dir/train" --model lenet --lr 0.01 --threads 1 \
 		--loader-threads 1 --steps 25 --trace "$dir/small/t.json" --log "$dir/full.jsonl"
 }
 if unshare --mount true 2>/dev/null; then
@@ -44,11 +44,11 @@ fi
 # Rank 1 of three is killed in the middle, as a node that fails would be: the others leave what they have.
 # The launcher itself must let them: it ends those that are left after its grace.
 killed() {
-	timeout -k 5 60 "$gannet" launch -n 3 -- sh -c 'echo $$ >"$1/pid.$PMIX_RANK" && shift && exec "$@"' sh "$dir" \
+	timeout -k 5 300 "$gannet" launch -n 3 -- sh -c 'echo $$ >"$1/pid.$PMIX_RANK" && shift && exec "$@"' sh "$dir" \
 		"$gannet" train --data "$dir/train" --model lenet --lr 0.01 --threads 1 --loader-threads 1 --batch 8 --epochs 1000 \
 		--transport tcp --trace "$dir/killed.json" --trace-steps 4 --log "$dir/killed.jsonl" --log-every 1 &
 	local launch=$!
-	timeout 30 tail -n +1 -F "$dir/killed.jsonl" 2>/dev/null | grep -q -m 1 '"step": 10,'
+	timeout -k 5 300 tail -n +1 -F "$dir/killed.jsonl" 2>/dev/null | grep -q -m 1 '"step": 10,'
 	kill -KILL "$(cat "$dir/pid.1")"
 	wait $launch
 }
@@ -68,7 +68,7 @@ hosts() {
 		host=()
 		((r < 2)) || host=(unshare --uts --time --monotonic 1000 --boottime 1000 --fork --kill-child sh -c
 			'hostname other && exec "$@"' sh)
-		RANK=$r WORLD_SIZE=4 LOCAL_RANK=$((r % 2)) MASTER_ADDR=127.0.0.1 MASTER_PORT=$port timeout -k 5 60 "${host[@]}" \
+		RANK=$r WORLD_SIZE=4 LOCAL_RANK=$((r % 2)) MASTER_ADDR=127.0.0.1 MASTER_PORT=$port timeout -k 5 300 "${host[@]}" \
 			"$gannet" train --data "$dir/train" --model lenet --batch 8 --threads 1 --loader-threads 1 --steps 10 --lr 0.01 \
 			--transport tcp --trace "$dir/hosts.json" --prefetch 0 &
 		pids+=($!)

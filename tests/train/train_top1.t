@@ -9,7 +9,7 @@ check 'a network' lenet 1 32 --lr 0.05 --steps 40 --checkpoint "$dir/run"
 still() { # NAME RANKS BATCH OPTION...
 	name=$1 ranks=$2 batch=$3
 	shift 3
-	timeout -k 5 120 "$gannet" launch -n "$ranks" -- "$gannet" train --data "$dir/val" --val "$dir/val" --model lenet --batch "$batch" \
+	timeout -k 5 300 "$gannet" launch -n "$ranks" -- "$gannet" train --data "$dir/val" --val "$dir/val" --model lenet --batch "$batch" \
 		--init "$dir/run/latest/model.safetensors" --lr 0 --lr-start 0 --epochs 1 --log-every 1000 --augment none --no-dropout --threads 1 \
 		--loader-threads 1 --log "$dir/$name.jsonl" "$@"
 }

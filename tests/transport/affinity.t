@@ -39,7 +39,7 @@ nodes() {
 	for ((r = 2 * n - 1; r >= 0; r--)); do
 		local cpus=("$@")
 		HWLOC_XMLFILE=$scratch/machine.xml RANK=$r LOCAL_RANK=$((r % n)) WORLD_SIZE=$((2 * n)) MASTER_ADDR=$address \
-			MASTER_PORT=$port timeout -k 5 60 unshare --uts sh -c 'hostname "$0"; exec "$@"' "n$((r / n + 1))" \
+			MASTER_PORT=$port timeout -k 5 300 unshare --uts sh -c 'hostname "$0"; exec "$@"' "n$((r / n + 1))" \
 			taskset -c "${cpus[r % n]}" "$gannet" bench allreduce --max-bytes 8 --iters 5 >"$scratch/out.$r" 2>"$scratch/err.$r" &
 		pids+=($!)
 	done

@@ -4,7 +4,7 @@ set -u
 # shellcheck source=tests/transport/common.sh
 . "$GN_SOURCE/tests/transport/common.sh"
 
-timeout -k 5 120 "$GN_BUILD/bench/azure" "$GN_SOURCE/bench/azure.tsv" >"$scratch/table" || echo "not ok 0 - bench/azure ran"
+timeout -k 5 300 "$GN_BUILD/bench/azure" "$GN_SOURCE/bench/azure.tsv" >"$scratch/table" || echo "not ok 0 - bench/azure ran"
 sed 's/^/# /' "$scratch/table"
 within() { # FABRIC GPU ALGO PERCENT GPUS...
 	awk -v fabric="$1" -v gpu="$2" -v algo="$3" -v limit="$4" -v columns=" ${*:5} " '

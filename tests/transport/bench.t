@@ -8,7 +8,7 @@ set -u
 quiet=()
 ((UID == 0)) && unshare --net true 2>/dev/null && quiet=(unshare --net sh -c 'ip link set lo up; exec "$@"' sh)
 run() { # N MODE ARG...
-	timeout -k 5 120 "${quiet[@]}" "$gannet" launch -n "$1" -- "$gannet" bench "$2" --iters 3 --warmup 1 "${@:3}"
+	timeout -k 5 300 "${quiet[@]}" "$gannet" launch -n "$1" -- "$gannet" bench "$2" --iters 3 --warmup 1 "${@:3}"
 }
 bench() { run "$1" allreduce "${@:2}"; }
 
@@ -119,9 +119,9 @@ fi
 for what in "bench allreduce" "bench p2p" "train --data none --model lenet"; do
 	# shellcheck disable=SC2086 # several words
 	expect 2 '--comm nccl: .*NCCL requires GPU memory' "$what --comm nccl on the host's memory" \
-		timeout 60 "$gannet" $what --comm nccl
+		timeout -k 5 300 "$gannet" $what --comm nccl
 done
-expect 2 '--device cuda: p2p is measured only on the host' "p2p --device cuda" timeout 60 "$gannet" bench p2p --device cuda
+expect 2 '--device cuda: p2p is measured only on the host' "p2p --device cuda" timeout -k 5 300 "$gannet" bench p2p --device cuda
 expect 1 '--device cuda: .*(no CUDA|no NVIDIA driver|no CUDA-capable device|nvidia-smi)' "allreduce of GPU memory without a GPU" \
-	env CUDA_VISIBLE_DEVICES='' timeout 60 "$gannet" bench allreduce --device cuda --max-bytes 8
+	env CUDA_VISIBLE_DEVICES='' timeout -k 5 300 "$gannet" bench allreduce --device cuda --max-bytes 8
 finish

@@ -34,7 +34,7 @@ done
 # The last rank dies in the middle of a long sum.
 dies() {
 	local n=$1
-	timeout -k 5 60 "$gannet" launch -n "$n" --grace 10 -- "$foreign" die >"$scratch/out" 2>"$scratch/err"
+	timeout -k 5 300 "$gannet" launch -n "$n" --grace 10 -- "$foreign" die >"$scratch/out" 2>"$scratch/err"
 	cat "$scratch/err"
 	! grep -q wrong "$scratch/out" && (($(grep -c "rank $((n - 1)) .* is lost" "$scratch/err") >= n - 1))
 }

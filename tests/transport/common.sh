@@ -16,7 +16,7 @@ for variable in RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_P
 done
 
 # launch N COMMAND...: under gannet launch, with a watchdog
-launch() { timeout -k 5 120 "$gannet" launch -n "$1" -- "${@:2}"; }
+launch() { timeout -k 5 300 "$gannet" launch -n "$1" -- "${@:2}"; }
 
 # A port that nothing listens on just now, and that the system gives to nobody who does not ask for it: its own begin at 32768.
 # tests/transport/faults has those from 20000 on.
@@ -25,11 +25,6 @@ free_port() {
 		IO::Socket::INET->new(Listen => 1, LocalAddr => "0.0.0.0", LocalPort => $port) and print($port), exit } exit 1'
 }
 
-# await_line SECONDS COUNT PATTERN FILE: until COUNT lines match
-await_line() {
-	local end=$((SECONDS + $1))
-	until (($(grep -c -e "$3" "$4" 2>/dev/null || true) + 0 >= $2)); do
-		((SECONDS < end)) || return 1
-		sleep 0.05
-	done
-}
+# await_line COUNT PATTERN FILE: until COUNT lines match
+await_line() { until_true lines_match "$@"; }
+lines_match() { (($(grep -c -e "$2" "$3" 2>/dev/null || true) + 0 >= $1)); }

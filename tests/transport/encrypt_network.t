@@ -24,7 +24,7 @@ cat >captured <<'END'
 ip link set lo up && rm -f "$1.ready" && mkfifo "$1.ready" || exit 1
 python3 "$GN_SOURCE/tests/transport/capture" "$1" "$1.ready" >/dev/null 2>&1 &
 read -r _ <"$1.ready"
-timeout -k 5 60 "${@:2}"
+timeout -k 5 300 "${@:2}"
 code=$?
 kill -TERM $!
 wait $!
@@ -87,7 +87,7 @@ expect 2 'give all ranks the same' 'some ranks with it' mixed
 
 # The rest of a message that was given up after a loss is nobody's forgery.
 given_up() { # 1: encrypted
-	GN_ENCRYPT_NETWORK=$1 timeout -k 5 60 "$gannet" launch -n 4 --keep-going --grace 8 -- unshare --uts ./node "$GN_BUILD/tests/transport/loss_probe" tcp given-up 3 >out 2>&1
+	GN_ENCRYPT_NETWORK=$1 timeout -k 5 300 "$gannet" launch -n 4 --keep-going --grace 8 -- unshare --uts ./node "$GN_BUILD/tests/transport/loss_probe" tcp given-up 3 >out 2>&1
 	cat out
 	[[ $(grep -c 'gave up' out) == 2 ]] && grep -q '3 of 4 ranks succeeded' out
 }
@@ -99,7 +99,7 @@ cat >changed <<'END'
 #!/bin/sh
 ip link set lo up && nft add table inet t && nft add chain inet t o '{ type filter hook output priority 0; }' || exit 77
 nft add rule inet t o ip protocol tcp meta length '>' 20000 numgen inc mod 20 == 10 @th,8000,8 set 0x55 || exit 77
-exec timeout -k 5 60 "$@"
+exec timeout -k 5 300 "$@"
 END
 chmod +x changed
 if unshare --net ./changed true 2>/dev/null; then
@@ -110,7 +110,7 @@ if unshare --net ./changed true 2>/dev/null; then
 	expect 4 'a message from rank [01] on node[01] fails its authentication' 'a byte that was changed on the way ends the run, named' \
 		changed --encrypt-network
 	# without it the same changes reach what ranks send each other: the run breaks, or comes to other parameters
-	printf '#!/bin/sh\nip link set lo up && exec timeout -k 5 60 "$@"\n' >unchanged && chmod +x unchanged
+	printf '#!/bin/sh\nip link set lo up && exec timeout -k 5 300 "$@"\n' >unchanged && chmod +x unchanged
 	changed --log plain.jsonl >/dev/null 2>&1
 	network=unchanged
 	check 'a run without changes' changed --log whole.jsonl

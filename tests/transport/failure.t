@@ -11,9 +11,9 @@ host=$(hostname)
 faulty() {
 	local pid end
 	rm -f "$scratch/out"
-	timeout -k 5 60 "$gannet" launch -n "$1" --grace 4 -- "$fault" "$2" 7 60000 "$3" "$4" 300 >"$scratch/out" 2>"$scratch/err" &
+	timeout -k 5 300 "$gannet" launch -n "$1" --grace 4 -- "$fault" "$2" 7 60000 "$3" "$4" 300 >"$scratch/out" 2>"$scratch/err" &
 	pid=$!
-	await_line 30 "$1" '^ready' "$scratch/out" || { kill -9 $pid; cat "$scratch/err"; return 1; }
+	await_line "$1" '^ready' "$scratch/out" || { kill -9 $pid; cat "$scratch/err"; return 1; }
 	end=$SECONDS
 	wait $pid
 	code=$?
@@ -48,12 +48,12 @@ for transport in tcp shm; do
 	check "another algorithm, over $transport" differs mixed $transport "allreduce of .* halving-doubling"
 done
 busy() {
-	PROBE_BUSY_MS=7000 timeout -k 5 60 "$gannet" launch -n 3 -- "$fault" auto 7 3000 busy 1 300
+	PROBE_BUSY_MS=7000 timeout -k 5 300 "$gannet" launch -n 3 -- "$fault" auto 7 3000 busy 1 300
 }
 check "a rank that has said that it is reading data for 7 s is waited for" busy
 # As one that opens a GPU does, on a cold node for longer than a collective may stand still.
 opens() { # TRANSPORT
-	PROBE_STALL_MS=600 PROBE_BUSY_MS=2500 timeout -k 5 60 "$gannet" launch -n 3 -- "$fault" "$1" 7 300 opens 1 0
+	PROBE_STALL_MS=600 PROBE_BUSY_MS=2500 timeout -k 5 300 "$gannet" launch -n 3 -- "$fault" "$1" 7 300 opens 1 0
 }
 for transport in tcp shm; do
 	check "a rank that starts slower than collectives may stand still is waited for, over $transport" opens $transport
@@ -85,10 +85,10 @@ between() { # CUT: what to run once all are ready. Leaves err.N, codes, and took
 	rm -f "$scratch"/out.*
 	for r in 2 1 0; do
 		RANK=$r WORLD_SIZE=3 LOCAL_RANK=0 MASTER_ADDR=10.99.7.10 MASTER_PORT=29555 \
-			on_machine $r timeout -k 5 50 "$fault" tcp 9 60000 >"$scratch/out.$r" 2>"$scratch/err.$r" &
+			on_machine $r timeout -k 5 300 "$fault" tcp 9 60000 >"$scratch/out.$r" 2>"$scratch/err.$r" &
 		pids[r]=$!
 	done
-	for r in 0 1 2; do await_line 30 1 '^ready' "$scratch/out.$r" || { kill "${pids[@]}"; cat "$scratch"/err.*; return 1; }; done
+	for r in 0 1 2; do await_line 1 '^ready' "$scratch/out.$r" || { kill "${pids[@]}"; cat "$scratch"/err.*; return 1; }; done
 	"$1"
 	start=$(date +%s%3N)
 	codes=
@@ -136,7 +136,7 @@ check "random faults with progress by a thread" env PROBE_PROGRESS=thread timeou
 printf '%s\n' "${tap_output:-}" | grep '^#'
 # Rounds of UCX's keepalive that are more frequent than the limit for stalls must not pass for progress.
 over_two_links() {
-	UCX_KEEPALIVE_INTERVAL=1s timeout -k 5 200 "$GN_SOURCE/tests/transport/faults" --rails --count "$((${#few} ? 6 : 12))" --jobs 4 \
+	UCX_KEEPALIVE_INTERVAL=1s timeout -k 5 300 "$GN_SOURCE/tests/transport/faults" --rails --count "$((${#few} ? 6 : 12))" --jobs 4 \
 		--kinds cut,flap,kill,cut,flap,pause
 }
 if ((UID)) || ! ip netns add ${cluster}s 2>/dev/null; then

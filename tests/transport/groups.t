@@ -9,11 +9,11 @@ export OMP_NUM_THREADS=1
 seed=${GN_SEED:-$((RANDOM + 1))}
 echo "# GN_SEED=$seed"
 # run RANKS TRANSPORT ROUNDS
-run() { timeout -k 5 100 "$GN_BUILD/gannet" launch -n "$1" -- "$probe" "$2" "$3" "$seed"; }
+run() { timeout -k 5 300 "$GN_BUILD/gannet" launch -n "$1" -- "$probe" "$2" "$3" "$seed"; }
 # run_on HOST-EXPRESSION RANKS TRANSPORT ROUNDS: hosts by the rank's number, in namespaces for names of their own
 run_on() {
 	# shellcheck disable=SC2016 # for the shell of each rank
-	timeout -k 5 100 "$GN_BUILD/gannet" launch -n "$2" -- unshare --uts bash -c 'hostname "node$(('"$1"'))" && exec "$0" "$@"' \
+	timeout -k 5 300 "$GN_BUILD/gannet" launch -n "$2" -- unshare --uts bash -c 'hostname "node$(('"$1"'))" && exec "$0" "$@"' \
 		"$probe" "$3" "$4" "$seed"
 }
 
@@ -25,9 +25,9 @@ for ranks in 2 3 5 "${more[@]}"; do
 done
 for ranks in "${tcp[@]}"; do expect 0 '^in [0-9]+ groups' "$ranks ranks over tcp" run $ranks tcp 6; done
 expect 0 '^64 of 66 groups share memory, then 2 of 2' "more groups than may share memory" \
-	timeout -k 5 60 "$GN_BUILD/gannet" launch -n 2 -- "$probe" auto many
+	timeout -k 5 300 "$GN_BUILD/gannet" launch -n 2 -- "$probe" auto many
 expect 1 'barrier .shared. in half.1..*(waiting for rank 3|rank 3 .*never started it)' 'a rank that does not come to its group is named' \
-	env GANNET_STALL_TIMEOUT=2 timeout -k 5 60 "$GN_BUILD/gannet" launch -n 4 -- "$probe" auto stall
+	env GANNET_STALL_TIMEOUT=2 timeout -k 5 300 "$GN_BUILD/gannet" launch -n 4 -- "$probe" auto stall
 PROBE_PROGRESS=thread expect 0 '^in [0-9]+ groups, [1-9][0-9]* times' "with progress threads" run 4 auto 8
 if ((UID == 0)) && unshare --uts true 2>/dev/null; then
 	expect 0 '^in [0-9]+ groups' "two ranks a node over tcp" run_on 'PMIX_RANK / 2' 6 tcp 6

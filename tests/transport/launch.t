@@ -65,7 +65,7 @@ shares() {
 	((all > 1)) || return 0
 	[[ $(launch "$all" nproc | sort -u) == 1 && $(launch 1 nproc) == "$all" && $(launch $((all + 1)) nproc | sort -u) == "$all" &&
 		$(launch "$all" sh -c 'grep Cpus_allowed_list /proc/self/status' | sort -u | wc -l) == "$all" &&
-		$(timeout 60 "$gannet" launch -n "$all" --bind none nproc | sort -u) == "$all" ]]
+		$(timeout -k 5 300 "$gannet" launch -n "$all" --bind none nproc | sort -u) == "$all" ]]
 }
 check "ranks share the processors when there are enough" shares
 lines() {
@@ -80,10 +80,10 @@ check "a last line without its end is passed on" unended
 forwards() { # SIGNAL CODE
 	rm -f "$scratch/out"
 	# shellcheck disable=SC2016
-	timeout -k 5 60 "$gannet" launch -n 2 -- sh -c "trap 'echo got \$PMIX_RANK; kill \$child; exit $2' $1
+	timeout -k 5 300 "$gannet" launch -n 2 -- sh -c "trap 'echo got \$PMIX_RANK; kill \$child; exit $2' $1
 		sleep 50 & child=\$!; echo up; wait" >"$scratch/out" &
 	local pid=$!
-	await_line 20 2 '^up' "$scratch/out" || return 1
+	await_line 2 '^up' "$scratch/out" || return 1
 	kill -"$1" "$(pgrep -P $pid)"
 	wait $pid
 	[[ $? == "$2" && $(sort "$scratch/out" | tr '\n' ' ') == "got 0 got 1 up up " ]]
@@ -91,7 +91,7 @@ forwards() { # SIGNAL CODE
 check "SIGTERM reaches all ranks" forwards TERM 5
 check "SIGUSR1 reaches all ranks" forwards USR1 5
 by_signal() {
-	timeout -k 5 60 "$gannet" launch -n 2 -- sleep 50 &
+	timeout -k 5 300 "$gannet" launch -n 2 -- sleep 50 &
 	local pid=$!
 	until (($(pgrep -c -P "$(pgrep -P $pid)") == 2)) 2>/dev/null; do sleep 0.05; done
 	kill -TERM "$(pgrep -P $pid)"
@@ -105,7 +105,7 @@ expect 4 "rank 0 was killed by signal 9" "a rank killed by a signal is reported,
 hangs() {
 	local start=$SECONDS code
 	# shellcheck disable=SC2016
-	timeout -k 5 60 "$gannet" launch -n 2 --grace 1 -- sh -c '[ "$PMIX_RANK" = 0 ] && exit 3; trap "" TERM; sleep 100 & wait; sleep 100' 2>"$scratch/err"
+	timeout -k 5 300 "$gannet" launch -n 2 --grace 1 -- sh -c '[ "$PMIX_RANK" = 0 ] && exit 3; trap "" TERM; sleep 100 & wait; sleep 100' 2>"$scratch/err"
 	code=$?
 	[[ $code == 3 ]] && ((SECONDS - start < 9)) && grep -q "terminating the remaining ranks" "$scratch/err"
 }
@@ -114,7 +114,7 @@ check "ranks that do not end after a failure are ended" hangs
 keeps_going() {
 	local code
 	# shellcheck disable=SC2016
-	ERR=$scratch/err timeout -k 5 60 "$gannet" launch -n 4 --keep-going --grace 0 -- sh -c 'case $PMIX_RANK in 1) kill -9 $$ ;; esac
+	ERR=$scratch/err timeout -k 5 300 "$gannet" launch -n 4 --keep-going --grace 0 -- sh -c 'case $PMIX_RANK in 1) kill -9 $$ ;; esac
 		until grep -q "rank 1 was killed" "$ERR"; do sleep 0.02; done; [ "$PMIX_RANK" != 3 ] || exit 7
 		sleep 1; echo "$PMIX_RANK goes on"' >"$scratch/out" 2>"$scratch/err"
 	code=$?
@@ -125,18 +125,18 @@ keeps_going() {
 check "with --keep-going the others are left alone, and the last line names who failed" keeps_going
 # shellcheck disable=SC2016
 expect 0 "rank 1 was killed .*, rank 2 ended with code 4; 1 of 3 ranks succeeded" "the code is 0 if one went on without those that were lost" \
-	timeout -k 5 60 "$gannet" launch -n 3 --keep-going -- sh -c 'case $PMIX_RANK in 1) kill -9 $$ ;; 2) exit 4 ;; esac'
+	timeout -k 5 300 "$gannet" launch -n 3 --keep-going -- sh -c 'case $PMIX_RANK in 1) kill -9 $$ ;; 2) exit 4 ;; esac'
 # shellcheck disable=SC2016
 expect 4 "rank 1 was killed by signal 11 .*1 of 2 ranks succeeded" "a crash is no loss" \
-	timeout -k 5 60 "$gannet" launch -n 2 --keep-going -- sh -c 'case $PMIX_RANK in 1) kill -SEGV $$ ;; esac'
-expect 4 "0 of 2 ranks succeeded" "and 4 if none did" timeout -k 5 60 "$gannet" launch -n 2 --keep-going -- sh -c 'exit 4'
+	timeout -k 5 300 "$gannet" launch -n 2 --keep-going -- sh -c 'case $PMIX_RANK in 1) kill -SEGV $$ ;; esac'
+expect 4 "0 of 2 ranks succeeded" "and 4 if none did" timeout -k 5 300 "$gannet" launch -n 2 --keep-going -- sh -c 'exit 4'
 # shellcheck disable=SC2016
 expect 0 "is stopped .SIGSTOP. and does not end" "a stopped rank that is the last is killed" \
-	timeout -k 5 60 "$gannet" launch -n 2 --keep-going --grace 1 -- sh -c '[ "$PMIX_RANK" = 0 ] || kill -STOP $$'
+	timeout -k 5 300 "$gannet" launch -n 2 --keep-going --grace 1 -- sh -c '[ "$PMIX_RANK" = 0 ] || kill -STOP $$'
 # Rank 1 is lost; then the launcher is asked to stop, and ranks 0 and 2 do.
 stops() {
 	# shellcheck disable=SC2016
-	ERR=$scratch/err timeout -k 5 60 "$gannet" launch -n 3 --keep-going -- sh -c 'trap "exit 5" TERM; [ "$PMIX_RANK" != 1 ] || kill -9 $$
+	ERR=$scratch/err timeout -k 5 300 "$gannet" launch -n 3 --keep-going -- sh -c 'trap "exit 5" TERM; [ "$PMIX_RANK" != 1 ] || kill -9 $$
 		until grep -q "rank 1 was killed" "$ERR"; do sleep 0.02; done; [ "$PMIX_RANK" != 0 ] || kill -TERM $PPID
 		while :; do sleep 0.02; done' 2>"$scratch/err"
 	[[ $? == 5 ]] || { cat "$scratch/err"; return 1; }
@@ -150,14 +150,14 @@ check "a wrong option is told once" once train --model lenet --data x --no-such-
 check "options that cannot be combined, too" once train --model lenet --data x --local-steps 2 --compress int8
 # shellcheck disable=SC2016
 expect 2 "gannet launch: rank 1 ended with code 2; 1 of 2 ranks succeeded" "one that rank 0 does not have is told by the launcher" \
-	timeout -k 5 60 "$gannet" launch -n 2 -- sh -c '[ "$PMIX_RANK" = 0 ] || exec "$0" report --no-such-option' "$gannet"
-all_fine() { [[ -z $(timeout -k 5 60 "$gannet" launch -n 2 --keep-going -- true 2>&1) ]]; }
+	timeout -k 5 300 "$gannet" launch -n 2 -- sh -c '[ "$PMIX_RANK" = 0 ] || exec "$0" report --no-such-option' "$gannet"
+all_fine() { [[ -z $(timeout -k 5 300 "$gannet" launch -n 2 --keep-going -- true 2>&1) ]]; }
 check "and says nothing when none failed" all_fine
 dies_with_launcher() {
 	rm -f "$scratch/out"
 	"$gannet" launch -n 2 -- sh -c 'echo $$; exec sleep 100' >"$scratch/out" &
 	local pid=$! end=$((SECONDS + 10)) child
-	await_line 20 2 . "$scratch/out" || return 1
+	await_line 2 . "$scratch/out" || return 1
 	kill -9 $pid
 	wait $pid 2>/dev/null
 	while read -r child; do
@@ -195,7 +195,7 @@ sweeps() {
 	# shellcheck disable=SC2016 # for the shell in there
 	TMPDIR=$tmp "$gannet" launch -n 1 -- sh -c 'echo "$GANNET_SECRET_FILE"; exec sleep 100' >"$scratch/out" &
 	pid=$!
-	await_line 20 1 . "$scratch/out" || return 1
+	await_line 1 . "$scratch/out" || return 1
 	dead=$(cat "$scratch/out")
 	kill -9 $pid
 	wait $pid 2>/dev/null
@@ -203,7 +203,7 @@ sweeps() {
 	# shellcheck disable=SC2016
 	TMPDIR=$tmp "$gannet" launch -n 1 -- sh -c 'echo "$GANNET_SECRET_FILE"; exec sleep 100' >"$scratch/live" &
 	pid=$!
-	await_line 20 1 . "$scratch/live" && live=$(cat "$scratch/live") && TMPDIR=$tmp launch 1 true || return 1
+	await_line 1 . "$scratch/live" && live=$(cat "$scratch/live") && TMPDIR=$tmp launch 1 true || return 1
 	ls -l "$tmp"
 	[[ ! -e ${dead%/*} && -s $live && -e $scratch/kept/file ]] && { ((UID)) || [[ -d $tmp/gannet-launch-$(hostname).theirs ]]; } || return 1
 	kill $pid
@@ -216,9 +216,9 @@ check "what a killed launcher left is removed by the next one" sweeps
 kill_one() { # TRANSPORT VICTIM SIGNAL: all end within 10 s with code 4, and the others name it
 	local pid start code
 	rm -f "$scratch/out"
-	timeout -k 5 100 "$gannet" launch -n 4 -- "$probe" "$1" forever >"$scratch/out" 2>"$scratch/err" &
+	timeout -k 5 300 "$gannet" launch -n 4 -- "$probe" "$1" forever >"$scratch/out" 2>"$scratch/err" &
 	pid=$!
-	await_line 60 4 '^ready' "$scratch/out" || { kill -9 $pid; return 1; }
+	await_line 4 '^ready' "$scratch/out" || { kill -9 $pid; return 1; }
 	start=$SECONDS
 	kill -"$3" "$(awk -v r="$2" '$2 == r { print $3 }' "$scratch/out")"
 	wait $pid
@@ -240,7 +240,7 @@ leaves_names() {
 	# shellcheck disable=SC2016 # for the shell in there
 	unshare --ipc --mount bash -c '
 		mount -t tmpfs none /dev/shm || exit 1
-		timeout -k 5 100 "$0" launch -n 4 -- "$1" "$2" forever >"$3/out" 2>"$3/err" &
+		timeout -k 5 300 "$0" launch -n 4 -- "$1" "$2" forever >"$3/out" 2>"$3/err" &
 		for ((i = 0; i < 600 && $(grep -c "^ready" "$3/out") < 4; i++)); do sleep 0.1; done
 		kill -9 $(awk "/^ready/ { print \$3 }" "$3/out") || echo "not killed"
 		wait $!
@@ -286,11 +286,11 @@ expect 2 "RANK=4 is not below WORLD_SIZE=4" "RANK >= WORLD_SIZE" env RANK=4 WORL
 expect 2 "WORLD_SIZE" "RANK without WORLD_SIZE" env RANK=0 "${bench[@]}"
 expect 2 "srun --mpi=pmix" "a Slurm step of several tasks without PMIx" env SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=4 "${bench[@]}"
 expect 0 "1 rank on 1 node" "a batch script is a world of one" env SLURM_JOB_ID=1 SLURM_NTASKS=4 SLURM_PROCID=0 "${bench[@]}"
-expect 1 "no PMIx server answers" "PMIx variables without a server" env PMIX_NAMESPACE=x PMIX_RANK=0 timeout 60 "${bench[@]}"
+expect 1 "no PMIx server answers" "PMIx variables without a server" env PMIX_NAMESPACE=x PMIX_RANK=0 timeout -k 5 300 "${bench[@]}"
 # UCX's handler for SIGHUP is not left in place: a hang-up ends gannet and its ranks, and under nohup the ranks ignore it, too.
 # shellcheck disable=SC2016
 hangup='grep -h SigIgn /proc/self/status; grep -h SigCgt /proc/$PPID/status'
-expect 0 "^SigCgt:.*[02468ace]$" "SIGHUP is not caught" timeout 60 "$GN_BUILD/gannet" launch -n 1 -- sh -c "$hangup"
+expect 0 "^SigCgt:.*[02468ace]$" "SIGHUP is not caught" timeout -k 5 300 "$GN_BUILD/gannet" launch -n 1 -- sh -c "$hangup"
 # shellcheck disable=SC2016
-expect 0 "^SigIgn:.*[13579bdf]$" "under nohup it is ignored" timeout 60 sh -c 'trap "" HUP; exec "$@"' x "$GN_BUILD/gannet" launch -n 1 -- sh -c "$hangup"
+expect 0 "^SigIgn:.*[13579bdf]$" "under nohup it is ignored" timeout -k 5 300 sh -c 'trap "" HUP; exec "$@"' x "$GN_BUILD/gannet" launch -n 1 -- sh -c "$hangup"
 finish

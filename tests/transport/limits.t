@@ -35,7 +35,7 @@ hurt() {
 	port=$(free_port)
 	come 0 2 "$port" "$6"
 	come 1 2 "$port" "$7"
-	await_line 20 1 ^ready "$scratch/out.0" && await_line 20 1 ^ready "$scratch/out.1" || code=1
+	await_line 1 ^ready "$scratch/out.0" && await_line 1 ^ready "$scratch/out.1" || code=1
 	kill "-$1" "${pid[$2]}"
 	ends "$4" "$3" "$5" || code=1
 	let_go
@@ -51,7 +51,7 @@ check "a connection that closes is a loss at once, however long heartbeats are a
 	"rank 1 .*is lost: its connection closed unexpectedly" GANNET_HEARTBEAT_TIMEOUT=600 GANNET_HEARTBEAT_TIMEOUT=600
 
 stalls() {
-	GANNET_STALL_TIMEOUT=1 timeout -k 5 60 "$gannet" launch -n 3 --grace 1 -- "$fault" tcp 7 60000 never 2 300
+	GANNET_STALL_TIMEOUT=1 timeout -k 5 300 "$gannet" launch -n 3 --grace 1 -- "$fault" tcp 7 60000 never 2 300
 	(($? == 4))
 }
 check "GANNET_STALL_TIMEOUT: 1 s" stalls
@@ -59,14 +59,14 @@ check "and that is said" grep -q 'has stalled; .* for [12]\.[0-9] s' <<<"$tap_ou
 alone() { # VARIABLE...: rank 0 of 2 waits for rank 1
 	env RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT="$(free_port)" "$@"
 }
-expect 4 'rank 1 is lost: it did not join within [0-9]+[.][0-9] s' "GANNET_JOIN_TIMEOUT: 1 s" alone GANNET_JOIN_TIMEOUT=1 timeout 20 "$fault" shm 1 1000
+expect 4 'rank 1 is lost: it did not join within [0-9]+[.][0-9] s' "GANNET_JOIN_TIMEOUT: 1 s" alone GANNET_JOIN_TIMEOUT=1 timeout -k 5 300 "$fault" shm 1 1000
 bench=("$gannet" bench allreduce --min-bytes 8 --max-bytes 8)
-expect 4 'rank 1 is lost: it did not join within [0-9]+[.][0-9] s' "--join-timeout goes before it" alone GANNET_JOIN_TIMEOUT=1000 timeout 20 \
+expect 4 'rank 1 is lost: it did not join within [0-9]+[.][0-9] s' "--join-timeout goes before it" alone GANNET_JOIN_TIMEOUT=1000 timeout -k 5 300 \
 	"${bench[@]}" --join-timeout 1
 
 expect 0 'limits: 60.12 s to join, 5 s without a heartbeat, 5 s in a stall' "the line at start names the defaults" launch 2 "${bench[@]}"
 expect 0 'limits: 120 s to join, 30 s without a heartbeat, 20 s in a stall' "and what options say" launch 2 "${bench[@]}" \
-	--join-timeout 120 --heartbeat-timeout 30 --stall-timeout 20
+	--join-timeout -k 5 300 --heartbeat-timeout -k 5 300 --stall-timeout 20
 expect 2 "GANNET_HEARTBEAT_TIMEOUT: '5m' is not a number of seconds from 1 to 86400" "a variable that is no number" \
 	env GANNET_HEARTBEAT_TIMEOUT=5m "${bench[@]}"
 expect 2 'stall-timeout' "an option out of bounds" "${bench[@]}" --stall-timeout 0
@@ -79,23 +79,23 @@ done
 two() { # what is set for rank 0, and for rank 1
 	local port code
 	port=$(free_port)
-	env RANK=1 WORLD_SIZE=2 MASTER_ADDR=0.0.0.0 MASTER_PORT="$port" "$2" timeout 30 "${bench[@]}" 2>"$scratch/err.1" &
-	env RANK=0 WORLD_SIZE=2 MASTER_ADDR=0.0.0.0 MASTER_PORT="$port" "$1" timeout 30 "${bench[@]}"
+	env RANK=1 WORLD_SIZE=2 MASTER_ADDR=0.0.0.0 MASTER_PORT="$port" "$2" timeout -k 5 300 "${bench[@]}" 2>"$scratch/err.1" &
+	env RANK=0 WORLD_SIZE=2 MASTER_ADDR=0.0.0.0 MASTER_PORT="$port" "$1" timeout -k 5 300 "${bench[@]}"
 	code=$?
 	wait
 	return $code
 }
 expect 0 'heartbeats to 127.0.0.1 port [0-9]+$' "GANNET_SOCKET_IFNAME: one interface" two GANNET_SOCKET_IFNAME==lo GANNET_LOG=warn
 expect 0 'heartbeats to 127.0.0.1 port [0-9]+$' "by its prefix, and rank 1 has no say" two GANNET_SOCKET_IFNAME=l GANNET_SOCKET_IFNAME=eth77
-none() { env RANK=0 WORLD_SIZE=2 MASTER_ADDR=0.0.0.0 MASTER_PORT="$(free_port)" timeout 30 "${bench[@]}" "$@"; }
+none() { env RANK=0 WORLD_SIZE=2 MASTER_ADDR=0.0.0.0 MASTER_PORT="$(free_port)" timeout -k 5 300 "${bench[@]}" "$@"; }
 expect 2 "GANNET_SOCKET_IFNAME, --socket-ifname: no interface of .* matches '=eth77'; there are: .*lo \(127.0.0.1\)" "none of that name is an error, and lists them" none --socket-ifname =eth77
 expect 0 'heartbeats to 127.0.0.1 port' "on one machine it is loopback, whatever the list says" launch 2 "${bench[@]}" --socket-ifname =eth77
 printf '%s\n' 'join_timeout = 90' 'heartbeat_timeout = 8' 'stall_timeout = a.minute' 'socket_ifname = =ib0' >"$scratch/conf"
 chmod 644 "$scratch/conf"
 expect 0 'limits: 90 s to join, 8 s without a heartbeat, 8 s in a stall' "the site's configuration" \
-	env GANNET_CONF="$scratch/conf" timeout 60 "$gannet" launch -n 2 -- "${bench[@]}"
+	env GANNET_CONF="$scratch/conf" timeout -k 5 300 "$gannet" launch -n 2 -- "${bench[@]}"
 expect 0 'limits: 90 s to join, 7 s without' "is of lower rank than a variable" \
-	env GANNET_CONF="$scratch/conf" GANNET_HEARTBEAT_TIMEOUT=7 timeout 60 "$gannet" launch -n 2 -- "${bench[@]}"
+	env GANNET_CONF="$scratch/conf" GANNET_HEARTBEAT_TIMEOUT=7 timeout -k 5 300 "$gannet" launch -n 2 -- "${bench[@]}"
 expect 0 "conf:3: stall_timeout: 'a.minute' is not a number of seconds" "and warns of what is no number" env GANNET_CONF="$scratch/conf" "$gannet" --version
 expect 0 '^timeouts  *join 90 s, heartbeat 8 s$' "gannet --version shows them" env GANNET_CONF="$scratch/conf" "$gannet" --version
 expect 0 '^heartbeats  *=ib0$' "and the interfaces of heartbeats" env GANNET_CONF="$scratch/conf" "$gannet" --version

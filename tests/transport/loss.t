@@ -8,7 +8,7 @@ set -u
 probe=$GN_BUILD/tests/transport/loss_probe
 export OMP_NUM_THREADS=1
 # run RANKS ARG...: into $scratch/out and err; the launcher's code
-run() { timeout -k 5 60 "$gannet" launch -n "$1" --keep-going --grace 8 -- "$probe" "${@:2}" >"$scratch/out" 2>"$scratch/err"; }
+run() { timeout -k 5 300 "$gannet" launch -n "$1" --keep-going --grace 8 -- "$probe" "${@:2}" >"$scratch/out" 2>"$scratch/err"; }
 # in_time: no rank waited for longer than 10 s in one round of operations
 in_time() { ! sed -n 's/.*longest \([0-9]*\).*/\1/p' "$scratch/out" | grep -Evx '[0-9]'; }
 
@@ -51,7 +51,7 @@ done
 rails() { # SEED
 	local lost
 	# shellcheck disable=SC2016 # for the shell of each rank
-	timeout -k 5 60 unshare --net --mount bash -c 'mount -t sysfs none /sys && ip link set lo up
+	timeout -k 5 300 unshare --net --mount bash -c 'mount -t sysfs none /sys && ip link set lo up
 		for i in 0 1; do
 			ip link add r$i type veth peer name p$i && ip addr add 10.$i.0.1/24 dev r$i && ip link set r$i up && ip link set p$i up || exit
 		done

@@ -8,7 +8,7 @@ trap 'rm -rf "$scratch"' EXIT
 probe=$GN_BUILD/tests/transport/message_probe
 export OMP_NUM_THREADS=1
 # run RANKS TRANSPORT MODE [COUNT]
-run() { timeout -k 5 120 "$GN_BUILD/gannet" launch -n "$1" -- "$probe" "${@:2}"; }
+run() { timeout -k 5 300 "$GN_BUILD/gannet" launch -n "$1" -- "$probe" "${@:2}"; }
 
 expect 0 'received 999999 held at most [0-9]+ dropped 0' '1,000,000 messages from seven ranks to a slow one' run 8 shm flood 1000000
 bounded() { # less than 100 MB at rank 0, which was sent 70 times that in all if it were held
@@ -25,7 +25,7 @@ for transport in shm tcp; do
 done
 # killed TRANSPORT: what went to the rank that died ended with it, also what the others sent later; all else was answered
 killed() {
-	timeout -k 5 120 "$GN_BUILD/gannet" launch -n 5 --keep-going -- "$probe" "$1" killed 3000 >"$scratch/out" 2>"$scratch/err"
+	timeout -k 5 300 "$GN_BUILD/gannet" launch -n 5 --keep-going -- "$probe" "$1" killed 3000 >"$scratch/out" 2>"$scratch/err"
 	cat "$scratch/out" "$scratch/err"
 	# shellcheck disable=SC2034 # words
 	read -r _ answered _ ended _ <"$scratch/out"
@@ -36,7 +36,7 @@ for transport in shm tcp; do
 done
 # amid TRANSPORT amid|answer: nothing is written into memory that data were to come into, or read from that of an answer
 amid() {
-	timeout -k 5 120 "$GN_BUILD/gannet" launch -n 2 --keep-going -- "$probe" "$1" "$2" >"$scratch/out" 2>&1
+	timeout -k 5 300 "$GN_BUILD/gannet" launch -n 2 --keep-going -- "$probe" "$1" "$2" >"$scratch/out" 2>&1
 	cat "$scratch/out"
 	grep -q 'left with 0 messages' "$scratch/out" && tail -n 1 "$scratch/out" | grep -q 'rank 1 was killed by signal 9 (Killed); 1 of 2 ranks succeeded'
 }

@@ -6,7 +6,7 @@ set -u
 peers=$GN_SOURCE/bench/peers/run
 
 expect 0 "^## Shared memory, 2 ranks, in place" "one quick round" \
-	timeout -k 5 240 "$peers" --shm --quick --rounds 1 --gannet "$gannet" --out "$scratch/out"
+	timeout -k 5 300 "$peers" --shm --quick --rounds 1 --gannet "$gannet" --out "$scratch/out"
 expect 0 "Every result was checked" "results were checked" cat "$scratch/out/report.md"
 rows() {
 	perl -MJSON::PP -e 'while (<>) { my $r = decode_json($_); $n{"$r->{setting} $r->{program}"}++; $w += $r->{in_place}{wrong} }
@@ -23,7 +23,7 @@ for tool in bash perl gcc awk sed grep tail cut dirname basename realpath mkdir 
 	ln -s "$(command -v $tool)" "$scratch/bin/" 2>/dev/null
 done
 expect 0 "mpich is left out: no mpicc.mpich; apt-get install mpich libmpich-dev" "an absent peer is named with its package" \
-	env PATH="$scratch/bin" timeout -k 5 240 "$peers" --shm --quick --rounds 1 --gannet "$gannet" --out "$scratch/out2"
+	env PATH="$scratch/bin" timeout -k 5 300 "$peers" --shm --quick --rounds 1 --gannet "$gannet" --out "$scratch/out2"
 expect 1 "no .*/nothing" "no Gannet to compare" "$peers" --gannet "$scratch/nothing"
 expect 2 "Usage" "an unknown option" "$peers" --sure
 finish

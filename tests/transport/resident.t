@@ -50,7 +50,7 @@ check "6 ranks, no memory for one rank's: nobody hangs" runs_out 6 1
 
 small_shm() { # SIZE
 	unshare --mount bash -c 'mount -t tmpfs -o "size=$1" none /dev/shm && shift && exec "$@"' bash "$1" \
-		timeout -k 5 60 "$gannet" launch -n 2 -- "$probe"
+		timeout -k 5 300 "$gannet" launch -n 2 -- "$probe"
 }
 if ((UID)) || ! unshare --mount true 2>/dev/null; then
 	skip "no room in /dev/shm" "mounting a small tmpfs needs root"

@@ -12,7 +12,7 @@ many=512 some=64 mb=100
 # within START_S END_S MB COMMAND...: what the probe prints
 within() {
 	local row
-	row=$(timeout -k 5 120 "${@:4}") || return
+	row=$(timeout -k 5 300 "${@:4}") || return
 	echo "ranks, s to start, s to end, MB, idle %: $row"
 	awk -v start="$1" -v end="$2" -v mb="$3" '{ exit !($2 < start && $3 < end && $4 < mb) }' <<<"$row"
 }

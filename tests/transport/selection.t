@@ -4,9 +4,9 @@
 set -u
 # shellcheck source=tests/transport/common.sh
 . "$GN_SOURCE/tests/transport/common.sh"
-grid() { timeout -k 5 100 "$GN_BUILD/tests/transport/selection_grid" "$@" >"$scratch/grid"; }
+grid() { timeout -k 5 300 "$GN_BUILD/tests/transport/selection_grid" "$@" >"$scratch/grid"; }
 
-timeout -k 5 100 "$GN_BUILD/tests/transport/selection_grid" --placement 8x1 --list >"$scratch/itself"
+timeout -k 5 300 "$GN_BUILD/tests/transport/selection_grid" --placement 8x1 --list >"$scratch/itself"
 grid
 code=$?
 grep '^#' "$scratch/grid"

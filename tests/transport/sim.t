@@ -4,7 +4,7 @@ set -u
 # shellcheck source=tests/transport/common.sh
 . "$GN_SOURCE/tests/transport/common.sh"
 mkdir "$scratch/d"
-sim() { timeout -k 5 120 "$gannet" sim "$@"; }
+sim() { timeout -k 5 300 "$gannet" sim "$@"; }
 
 check "every collective is timed" sim --collective all --nodes 4 --ranks-per-node 2 --min-bytes 64K --max-bytes 64K
 rows() {

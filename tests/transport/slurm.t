@@ -9,56 +9,56 @@ probe=$GN_BUILD/tests/transport/rank_probe
 check "two nodes come up" vc up --nodes 2 --cpus-per-node 2
 
 all_right() {
-	on 100 srun -N2 -n4 --mpi=pmix "$probe" "$1" >"$cluster/out" 2>"$cluster/err" || { cat "$cluster/out" "$cluster/err"; return 1; }
+	on srun -N2 -n4 --mpi=pmix "$probe" "$1" >"$cluster/out" 2>"$cluster/err" || { cat "$cluster/out" "$cluster/err"; return 1; }
 	[[ $(grep -c "of 4 on 2 nodes by pmix: 0 wrong" "$cluster/out") == 4 ]]
 }
 check "2 nodes x 2 ranks: collectives are right" all_right auto
 every_way() { # TRANSPORT [PROGRESS]: all collectives by all algorithms
-	on 100 srun -N2 -n4 --mpi=pmix "$GN_BUILD/tests/transport/coll_probe" "$@" >"$cluster/out" 2>"$cluster/err" || { cat "$cluster/out" "$cluster/err"; return 1; }
+	on srun -N2 -n4 --mpi=pmix "$GN_BUILD/tests/transport/coll_probe" "$@" >"$cluster/out" 2>"$cluster/err" || { cat "$cluster/out" "$cluster/err"; return 1; }
 	[[ $(grep -c "of 4 on 2 nodes: 0 wrong" "$cluster/out") == 4 ]]
 }
 check "2 nodes x 2 ranks: each collective by each algorithm" every_way auto
 check "with progress by a thread, too" every_way auto thread
 expect 0 "on 2 nodes by pmix, transport tcp: using eth0" "over tcp, and the line at start says so" \
-	on 100 srun -N2 -n4 --mpi=pmix "$probe" tcp
+	on srun -N2 -n4 --mpi=pmix "$probe" tcp
 meeting() {
 	# shellcheck disable=SC2016
-	on 100 srun -N2 -n4 --mpi=none sh -c 'RANK=$SLURM_PROCID WORLD_SIZE=4 MASTER_ADDR=n1 MASTER_PORT=29517 exec "$0" tcp' "$probe" \
+	on srun -N2 -n4 --mpi=none sh -c 'RANK=$SLURM_PROCID WORLD_SIZE=4 MASTER_ADDR=n1 MASTER_PORT=29517 exec "$0" tcp' "$probe" \
 		>"$cluster/out" 2>"$cluster/err" || { cat "$cluster/err"; return 1; }
 	[[ $(grep -c "of 4 on 2 nodes by environment: 0 wrong" "$cluster/out") == 4 ]]
 }
 check "RANK, WORLD_SIZE and MASTER_ADDR across nodes" meeting
 # shellcheck disable=SC2016
 in_turn() {
-	on 100 srun -N2 -n4 --mpi=pmix sh -c '"$0" auto && "$0" tcp && exec "$0" auto' "$probe" >"$cluster/out" 2>"$cluster/err" ||
+	on srun -N2 -n4 --mpi=pmix sh -c '"$0" auto && "$0" tcp && exec "$0" auto' "$probe" >"$cluster/out" 2>"$cluster/err" ||
 		{ cat "$cluster/err"; return 1; }
 	[[ $(grep -c "of 4 on 2 nodes by pmix: 0 wrong" "$cluster/out") == 12 ]]
 }
 check "three programs one after the other in one step" in_turn
 rows() {
-	on 100 srun -N2 -n4 --mpi=pmix "$gannet" bench allreduce --transport tcp --json --iters 5 --min-bytes 64K --max-bytes 4M \
+	on srun -N2 -n4 --mpi=pmix "$gannet" bench allreduce --transport tcp --json --iters 5 --min-bytes 64K --max-bytes 4M \
 		--factor 8 >"$cluster/out" 2>"$cluster/err" || { cat "$cluster/err"; return 1; }
 	[[ $(grep -c '"transport": "tcp", "ranks": 4, "nodes": 2,' "$cluster/out") == 3 && $(grep -c '"wrong": 0}, .*"wrong": 0}' "$cluster/out") == 3 ]]
 }
 check "bench: the nodes' own counters bear tcp out" rows
 expect 1 "no allowed transport reaches it" "shared memory does not reach another node" \
-	on 60 srun -N2 -n2 --mpi=pmix "$gannet" bench allreduce --transport shm --max-bytes 1K
+	on srun -N2 -n2 --mpi=pmix "$gannet" bench allreduce --transport shm --max-bytes 1K
 expect 2 "SLURM_STEP_NUM_TASKS=4 but there is no PMIx" "a step without --mpi=pmix is refused" \
-	on 60 srun -N2 -n4 --mpi=none "$gannet" bench allreduce --max-bytes 1K
+	on srun -N2 -n4 --mpi=none "$gannet" bench allreduce --max-bytes 1K
 expect 2 "PMIx says there are 4 ranks but WORLD_SIZE=2" "WORLD_SIZE that disagrees with the step" \
-	on 60 srun -N2 -n4 --mpi=pmix sh -c "RANK=\$PMIX_RANK WORLD_SIZE=2 exec '$gannet' bench allreduce --max-bytes 1K" 
+	on srun -N2 -n4 --mpi=pmix sh -c "RANK=\$PMIX_RANK WORLD_SIZE=2 exec '$gannet' bench allreduce --max-bytes 1K"
 expect 2 'rank 3, GANNET_SOCKET_IFNAME, --socket-ifname: no interface of .* matches .=nope' \
 	"an interface that no node has ends every rank at once" \
-	on 30 srun -N2 -n4 --mpi=pmix "$gannet" bench allreduce --max-bytes 1K --socket-ifname =nope
+	on srun -N2 -n4 --mpi=pmix "$gannet" bench allreduce --max-bytes 1K --socket-ifname =nope
 batch() {
 	printf '#!/bin/sh\nexec %s bench allreduce --max-bytes 1K --iters 2\n' "$gannet" >"$cluster/job"
-	on 60 sbatch --wait -n4 --output="$cluster/job.log" "$cluster/job" && grep -q "1 rank on 1 node" "$cluster/job.log"
+	on sbatch --wait -n4 --output="$cluster/job.log" "$cluster/job" && grep -q "1 rank on 1 node" "$cluster/job.log"
 }
 check "a batch script by itself is a world of one" batch
 
 # Three columns and three rows of ranks on two nodes; rank 4 dies: the groups without it go on, also those of its node.
 survivors() {
-	on 100 srun -N2 -n9 --overcommit --mpi=pmix --kill-on-bad-exit=0 --wait=0 \
+	on srun -N2 -n9 --overcommit --mpi=pmix --kill-on-bad-exit=0 --wait=0 \
 		"$GN_BUILD/tests/transport/loss_probe" auto kill 4 1000 >"$cluster/out" 2>"$cluster/err"
 	local code=$?
 	cat "$cluster/out" "$cluster/err"
@@ -81,12 +81,12 @@ lost() { [[ $(grep -c "rank $1 on $2 is lost" "$cluster/err") == 3 ]]; }
 kill_one() { # RANK NODE SIGNAL LIMIT: the three others name it in time and end with code 4
 	local pid start
 	rm -f "$cluster/out" "$cluster/err"
-	on 100 srun -N2 -n4 --mpi=pmix "$probe" tcp forever >"$cluster/out" 2>"$cluster/err" &
+	on srun -N2 -n4 --mpi=pmix "$probe" tcp forever >"$cluster/out" 2>"$cluster/err" &
 	pid=$!
-	until_within 40 ready || { cat "$cluster/err"; kill $pid; return 1; }
+	until_true ready || { cat "$cluster/err"; kill $pid; return 1; }
 	start=$SECONDS
 	kill -"$3" "$(process_of "$1")"
-	until_within "$4" lost "$1" "$2" || { cat "$cluster/err"; kill $pid; return 1; }
+	until_true lost "$1" "$2" || { cat "$cluster/err"; kill $pid; return 1; }
 	((SECONDS - start <= $4)) || return 1
 	[[ $3 == KILL ]] || kill -KILL "$(process_of "$1")"
 	wait $pid
@@ -103,12 +103,12 @@ stopped_early() {
 	local pid r start
 	rm -f "$cluster/out" "$cluster/err"
 	# shellcheck disable=SC2016
-	on 100 srun -N2 -n4 --mpi=pmix sh -c '[ "$PMIX_RANK" != 3 ] || sleep 300; exec "$0" tcp forever' "$probe" >"$cluster/out" 2>"$cluster/err" &
+	on srun -N2 -n4 --mpi=pmix sh -c '[ "$PMIX_RANK" != 3 ] || sleep 300; exec "$0" tcp forever' "$probe" >"$cluster/out" 2>"$cluster/err" &
 	pid=$!
-	for r in 0 1 2; do until_within 40 watched $r || { cat "$cluster/err"; kill $pid; return 1; }; done
+	for r in 0 1 2; do until_true watched $r || { cat "$cluster/err"; kill $pid; return 1; }; done
 	start=$SECONDS
 	kill -STOP "$(process_of 1)"
-	until_within 10 grep -q "rank 1 is lost: no heartbeat from it for 5.0 s" "$cluster/err" || { cat "$cluster/err"; kill $pid; return 1; }
+	until_true grep -q "rank 1 is lost: no heartbeat from it for 5.0 s" "$cluster/err" || { cat "$cluster/err"; kill $pid; return 1; }
 	echo "after $((SECONDS - start)) s"
 	kill -KILL "$(process_of 1)"
 	kill $pid

@@ -7,9 +7,9 @@ set -u
 # shellcheck disable=SC2034
 unset UCX_TLS
 
-stranger() { timeout 90 "$GN_SOURCE/tests/transport/stranger" "$@"; }
+stranger() { timeout -k 5 300 "$GN_SOURCE/tests/transport/stranger" "$@"; }
 start() { # RANK SIZE PORT TRANSPORT [MODE]
-	RANK=$1 WORLD_SIZE=$2 LOCAL_RANK=$1 MASTER_ADDR=127.0.0.1 MASTER_PORT=$3 timeout -k 5 90 "$probe" "${@:4}" \
+	RANK=$1 WORLD_SIZE=$2 LOCAL_RANK=$1 MASTER_ADDR=127.0.0.1 MASTER_PORT=$3 timeout -k 5 300 "$probe" "${@:4}" \
 		>"$scratch/out.$1" 2>"$scratch/err.$1" &
 }
 listening() { # PORT
@@ -27,7 +27,7 @@ at_start() {
 	for kind in silent garbage truncated forged; do
 		stranger ":$port" "$kind" 100 >"$scratch/$kind" 2>&1 & watchers+=($!)
 	done
-	for kind in silent garbage truncated forged; do await_line 30 1 '^done' "$scratch/$kind" || return 1; done
+	for kind in silent garbage truncated forged; do await_line 1 '^done' "$scratch/$kind" || return 1; done
 	for r in 1 2; do start $r 3 "$port" tcp; pids+=($!); done
 	for r in "${pids[@]}"; do wait "$r" || code=1; done
 	kill "${watchers[@]}"
@@ -43,13 +43,13 @@ while_running() { # KIND
 	local pid pids all
 	# the last one's words would be taken for this one's until the shell in the background has opened them
 	rm -f "$scratch/run.out" "$scratch/run.err" "$scratch/strange"
-	timeout -k 5 100 "$gannet" launch -n 3 -- "$probe" tcp forever >"$scratch/run.out" 2>"$scratch/run.err" &
+	timeout -k 5 300 "$gannet" launch -n 3 -- "$probe" tcp forever >"$scratch/run.out" 2>"$scratch/run.err" &
 	pid=$!
-	await_line 60 3 '^ready' "$scratch/run.out" || { kill -9 $pid; return 1; }
+	await_line 3 '^ready' "$scratch/run.out" || { kill -9 $pid; return 1; }
 	all=$(awk '{ print $3 }' "$scratch/run.out" | paste -sd,)
 	stranger "$all" "$1" 30 >"$scratch/strange" 2>&1 &
-	await_line 40 1 '^done' "$scratch/strange" || { cat "$scratch/strange"; kill -9 $pid; return 1; }
-	await_line 10 1 'refused a connection .* to the heartbeat, port [1-9]' "$scratch/run.err" || echo "nobody was refused"
+	await_line 1 '^done' "$scratch/strange" || { cat "$scratch/strange"; kill -9 $pid; return 1; }
+	await_line 1 'refused a connection .* to the heartbeat, port [1-9]' "$scratch/run.err" || echo "nobody was refused"
 	kill %%
 	cat "$scratch/run.err" "$scratch/strange"
 	# all of them are still there, and at work
@@ -71,18 +71,18 @@ one_node() { # HOW
 	local pid r pids
 	rm -f "$scratch/run.out" "$scratch/run.err" "$scratch/strange"
 	if [[ $1 == launch ]]; then
-		timeout -k 5 100 "$gannet" launch -n 3 -- "$probe" auto forever >"$scratch/run.out" 2>"$scratch/run.err" &
+		timeout -k 5 300 "$gannet" launch -n 3 -- "$probe" auto forever >"$scratch/run.out" 2>"$scratch/run.err" &
 	else
 		# shellcheck disable=SC2016 # for the shell in there
-		timeout -k 5 100 env WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 MASTER_PORT="$(free_port)" bash -c '
+		timeout -k 5 300 env WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 MASTER_PORT="$(free_port)" bash -c '
 			for r in 0 1 2; do RANK=$r LOCAL_RANK=$r "$0" auto forever & done; wait' "$probe" >"$scratch/run.out" 2>"$scratch/run.err" &
 	fi
 	pid=$!
-	await_line 60 3 '^ready' "$scratch/run.out" || { kill -9 $pid; return 1; }
+	await_line 3 '^ready' "$scratch/run.out" || { kill -9 $pid; return 1; }
 	# shellcheck disable=SC2046
 	set -- $(sort -k2n "$scratch/run.out" | awk '/^ready/ { print $3 }')
 	stranger "$(IFS=,; echo "$*")" ucx 5 >"$scratch/strange" 2>&1 &
-	await_line 40 1 '^done' "$scratch/strange" || { kill -9 $pid; return 1; }
+	await_line 1 '^done' "$scratch/strange" || { kill -9 $pid; return 1; }
 	kill %%
 	private "$@" || { kill -9 "$@"; return 1; }
 	kill -0 "$@" || return 1
@@ -118,11 +118,11 @@ two_nodes() {
 	port=$(free_port)
 	# shellcheck disable=SC2016 # for the shell in there
 	for r in 0 1; do
-		RANK=$r WORLD_SIZE=2 LOCAL_RANK=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port timeout -k 5 60 unshare --uts --kill-child --fork \
+		RANK=$r WORLD_SIZE=2 LOCAL_RANK=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port timeout -k 5 300 unshare --uts --kill-child --fork \
 			sh -c 'hostname "$0"; exec "$@"' "n$r" "$probe" auto forever >"$scratch/out.$r" 2>"$scratch/err.$r" &
 		pids+=($!)
 	done
-	await_line 30 1 '^ready' "$scratch/out.0" && await_line 30 1 '^ready' "$scratch/out.1" || return 1
+	await_line 1 '^ready' "$scratch/out.0" && await_line 1 '^ready' "$scratch/out.1" || return 1
 	for r in 0 1; do ss -ltnpH | grep "pid=$(awk '{ print $3 }' "$scratch/out.$r"),"; done | awk '{ print $4 }' | tee "$scratch/listen"
 	kill "${pids[@]}"
 	wait "${pids[@]}"
@@ -148,13 +148,13 @@ speaks_ucx() {
 	local pid victim start
 	# the last one's words would be taken for this one's until the shell in the background has opened them
 	rm -f "$scratch/run.out" "$scratch/run.err" "$scratch/strange"
-	timeout -k 5 100 "$gannet" launch -n 3 -- "$probe" tcp forever >"$scratch/run.out" 2>"$scratch/run.err" &
+	timeout -k 5 300 "$gannet" launch -n 3 -- "$probe" tcp forever >"$scratch/run.out" 2>"$scratch/run.err" &
 	pid=$!
-	await_line 60 3 '^ready' "$scratch/run.out" || { kill -9 $pid; return 1; }
+	await_line 3 '^ready' "$scratch/run.out" || { kill -9 $pid; return 1; }
 	victim=$(awk '$2 == 1 { print $3 }' "$scratch/run.out")
 	start=$SECONDS
 	stranger "$victim" ucx 5 >"$scratch/strange" 2>&1 &
-	await_line 40 1 '^done' "$scratch/strange" || { kill -9 $pid; return 1; }
+	await_line 1 '^done' "$scratch/strange" || { kill -9 $pid; return 1; }
 	kill %%
 	if kill -0 "$victim" 2>/dev/null; then
 		# this UCX is wiser
@@ -188,7 +188,7 @@ other_secret() {
 check "a rank with another secret is refused and told" other_secret
 readable() {
 	cp "$scratch/secret" "$scratch/open" && chmod 644 "$scratch/open"
-	GANNET_SECRET_FILE=$scratch/open RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$(free_port) timeout 60 "$probe" tcp
+	GANNET_SECRET_FILE=$scratch/open RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$(free_port) timeout -k 5 300 "$probe" tcp
 }
 expect 2 "open has mode 0644, so others may know it" "a secret that others can read is none" readable
 

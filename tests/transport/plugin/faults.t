@@ -17,9 +17,9 @@ faulty=$GN_BUILD/tests/transport/plugin/faulty.so
 caught() {
 	local limit=15
 	[[ $3 == *hang* ]] && limit=1
-	GN_FAULT=$1 expect 1 "^#  .*$3" "$1 is caught by $2" timeout 60 "$conform" --strict --limit "$limit" --connections 100 --only "$2" "$faulty"
+	GN_FAULT=$1 expect 1 "^#  .*$3" "$1 is caught by $2" timeout -k 5 300 "$conform" --strict --limit "$limit" --connections 100 --only "$2" "$faulty"
 }
-check "without a fault nothing is" timeout 60 "$conform" --only transfer,group,recreate,optional "$faulty"
+check "without a fault nothing is" timeout -k 5 300 "$conform" --only transfer,group,recreate,optional "$faulty"
 caught properties properties 'speed -1'
 caught handle handle 'wrote byte 128'
 caught block no-wait 'hang'
