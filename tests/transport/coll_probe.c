@@ -396,7 +396,8 @@ static int check_unattended_one(struct test *t, const struct gn_coll_args *args,
 			data[i] = (float)given(t->rank, i);
 		if (gn_coll_start(coll, NULL, err))
 			return -1;
-		for (int ms = 0; by_thread && !gn_coll_done(coll) && ms < 20000; ms++)
+		/* the limit is there only against what hangs */
+		for (int ms = 0; by_thread && !gn_coll_done(coll) && ms < 250000; ms++)
 			nanosleep(&pause, NULL);
 		/* without a thread it may be: where the others came first and go on in the barrier below */
 		done = gn_coll_done(coll) || !by_thread;

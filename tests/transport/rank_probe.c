@@ -189,7 +189,7 @@ static int check_owing(struct gn_comm *c, struct gn_err *err)
 
 	for (int k = 0; k < 5 && !failed; k++)
 		failed = !data || gn_coll_allreduce(c, data + (size_t)k * count, count, GN_I64, NULL, algorithms[k % 3], &coll[k], err);
-	for (int round = 0; round < 40 && !failed; round++) {
+	for (int round = 0; round < 20 && !failed; round++) {
 		for (int k = 0; k < 5 && !failed; k++)
 			failed = gn_coll_start(coll[k], NULL, err) != GN_OK;
 		for (int k = 0; k < 5 && !failed; k++)
