@@ -40,8 +40,8 @@ check "nothing was made for somebody else" test ! -e "$cluster/open/his/vcluster
 expect 1 "down" "status before up says down" vc status
 expect 0 "" "down before up does nothing" vc down
 
-expect 0 "up in" "two nodes come up" vc up --nodes 2 --cpus-per-node 2
-expect 0 "up already" "a second up leaves them as they are" vc up --nodes 2 --cpus-per-node 2
+expect 0 "up in" "two nodes come up" vc up --nodes 2 --cpus-per-node 2 --requeue-delay 5
+expect 0 "up already" "a second up leaves them as they are" vc up --nodes 2 --cpus-per-node 2 --requeue-delay 5
 expect 2 "take it down" "another shape is refused while it is up" vc up --nodes 3
 expect 0 "n2 idle" "status shows the nodes" vc status
 
@@ -51,6 +51,26 @@ check "srun reaches both nodes" hosts
 # From a folder that he can enter.
 user() { [[ $(cd / && on setpriv --reuid nobody --regid nogroup --clear-groups srun -N2 id -un | sort -u) == nobody ]]; }
 check "so does another user's" user
+# sbatch and requeue; what the job does after the delay comes below.
+cat >"$cluster/again.sbatch" <<'JOB'
+#!/bin/bash
+#SBATCH -N2 --open-mode=append
+echo "start ${SLURM_RESTART_COUNT:-first}"
+if [[ ! ${SLURM_RESTART_COUNT:-} ]]; then scontrol requeue "$SLURM_JOB_ID"; sleep infinity; fi
+srun -N2 hostname
+echo end
+JOB
+delays() { # JOB: the seconds from when it was queued again to when it may start, as Slurm has them
+	on scontrol show job "$1" --oneliner | sed -n 's/.* Restarts=1 .* SubmitTime=\([^ ]*\) EligibleTime=\([^ ]*\) .*/\1 \2/p' | {
+		read -r queued eligible && echo $(($(date -d "$eligible" +%s) - $(date -d "$queued" +%s)))
+	}
+}
+delayed() {
+	local job
+	job=$(on sbatch --parsable --chdir="$cluster" --output="$cluster/again.log" "$cluster/again.sbatch") && until_true delays "$job" &&
+		delays "$job" | grep -E '^([5-9]|10)$'
+}
+check "a requeued batch job is delayed by --requeue-delay, not by Slurm's 120 s" delayed
 
 # shellcheck disable=SC2016 # for the nodes' shells
 apart() {
@@ -76,20 +96,8 @@ array() {
 }
 check "a job array" array
 
-# sbatch, requeue and a second start: BeginTime follows --requeue-delay, not Slurm's 120 s.
-cat >"$cluster/again.sbatch" <<'JOB'
-#!/bin/bash
-#SBATCH -N2 --open-mode=append
-echo "start ${SLURM_RESTART_COUNT:-first}"
-if [[ ! ${SLURM_RESTART_COUNT:-} ]]; then scontrol requeue "$SLURM_JOB_ID"; sleep 60; fi
-srun -N2 hostname
-echo end
-JOB
-again() {
-	on sbatch --chdir="$cluster" --output="$cluster/again.log" "$cluster/again.sbatch" &&
-		until_true grep -qx end "$cluster/again.log" && grep -qx "start 1" "$cluster/again.log"
-}
-check "a requeued batch job starts again within a minute" again
+again() { until_true grep -qx end "$cluster/again.log" && grep -qx "start 1" "$cluster/again.log"; }
+check "the requeued batch job starts again" again
 expect 0 "start first" "--open-mode=append keeps what the first start said" cat "$cluster/again.log"
 
 crash() {
@@ -118,40 +126,64 @@ vc down
 shares="--cpu-share n1=50 --cpu-share n2=40,duty"
 # shellcheck disable=SC2086 # a list
 check "three nodes, one slow, two with a share of their processors, one drained, and a partition that preempts" \
-	vc up --nodes 3 --cpus-per-node 2 --node-rate n2=50mbit --drain n3 --preempt $shares
+	vc up --nodes 3 --cpus-per-node 2 --node-rate n2=50mbit --drain n3 --preempt --requeue-delay 5 $shares
+# shellcheck disable=SC2016
+given_up() {
+	on sbatch --chdir="$cluster" --output="$cluster/low" --open-mode=append --exclusive -N2 \
+		--wrap 'echo "start ${SLURM_RESTART_COUNT:-first}"; [ "${SLURM_RESTART_COUNT:-}" ] || sleep infinity; echo end' &&
+		until_true grep -qx "start first" "$cluster/low" && on srun -p urgent -N2 --exclusive hostname
+}
+check "a job of urgent takes the nodes of one of main" given_up
 expect 0 "rate 50Mbit" "the link of one node has its own rate" on srun -w n2 tc qdisc show dev eth0
 expect 0 "rate 1Gbit" "the others have theirs" on srun -w n1 tc qdisc show dev eth0
 expect 0 "^n3 drain" "a drained node is no fault of the cluster" vc status
 # shellcheck disable=SC2086 # a list
-expect 0 "up already" "nor for up" vc up --nodes 3 --cpus-per-node 2 --node-rate n2=50mbit --drain n3 --preempt $shares
+expect 0 "up already" "nor for up" vc up --nodes 3 --cpus-per-node 2 --node-rate n2=50mbit --drain n3 --preempt --requeue-delay 5 $shares
 expect 0 "^n2 share of processors: duty cycle" "status says what keeps a node to its share" vc status
-# A share of what one busy process gets; when what limits it stood still, the next second is looked at.
-held() { # NODE MOST
-	on srun -w "$1" python3 -c '
-import sys, time
-started = time.monotonic()
-while time.monotonic() - started < 1:
-    pass
-share = time.process_time() / (time.monotonic() - started)
-print(share)
-sys.exit(share > float(sys.argv[1]))' "$2"
-}
-check "n1 gets half of its part of the machine" until_true held n1 "$(awk -v n="$(nproc --all)" 'BEGIN { n /= 3; print 0.6 * (n < 2 ? n : 2) }')"
-check "n2 gets 40 % of the time" until_true held n2 0.5
+# What keeps to the share is seen at work on a step that never sleeps: the quota of a control group, or stops of all processes.
 # shellcheck disable=SC2016
-given_up() {
-	on sbatch --chdir="$cluster" --output="$cluster/low" --open-mode=append --exclusive -N2 \
-		--wrap 'echo "start ${SLURM_RESTART_COUNT:-first}"; [ "${SLURM_RESTART_COUNT:-}" ] || sleep 100; echo end' &&
-		until_true grep -qx "start first" "$cluster/low" && on srun -p urgent -N2 --exclusive hostname &&
-		until_true grep -qx "end" "$cluster/low" && grep -qx "start 1" "$cluster/low"
+busy() { on srun -w "$1" -J "busy-$1" sh -c 'while :; do :; done'; }
+pid_of_busy() { # NODE
+	local pid
+	for pid in $(pgrep -x sh); do
+		{ tr '\0' '\n' <"/proc/$pid/environ" | grep -cxF -e "SLURM_CONF=$cluster/vc/conf/slurm.conf" -e "SLURM_JOB_NAME=busy-$1" | grep -qx 2; } 2>/dev/null && echo "$pid" && return
+	done
+	return 1
 }
-check "a job of urgent has one of main queued again" given_up
+group=$(sed -n 's|^share-n1 \(/.*\)|\1|p' "$cluster/vc/vcluster.state")
+# Half of a third of the machine's processors, or of the node's two if that is less, in a period of 20 ms.
+quota=$(awk -v n="$(nproc --all)" 'BEGIN { n /= 3; printf "%d", (n < 2 ? n : 2) * 0.5 * 20000 }')
+has_quota() { [[ $(cat "$group/cpu.max" 2>/dev/null || echo "$(cat "$group/cpu.cfs_quota_us") $(cat "$group/cpu.cfs_period_us")") == "$quota 20000" ]]; }
+throttled() { awk '$1 == "nr_throttled" { n = $2 } END { exit n < 5 }' "$group/cpu.stat"; }
+held() {
+	busy n1 >/dev/null 2>&1 &
+	until_true pid_of_busy n1 && until_true grep -qx "$(pid_of_busy n1)" "$group/cgroup.procs" && until_true throttled
+}
+if [[ $group ]]; then
+	check "n1 has a quota of half of its part of the machine" has_quota
+	check "which holds its steps back" held
+else
+	skip "n1 has a quota of half of its part of the machine" "no control group can be made here"
+fi
+stopped() { grep -q '^State:.T' "/proc/$1/status"; }
+goes_on() { grep -q '^State:.[RS]' "/proc/$1/status"; }
+stops() {
+	local pid
+	busy n2 >/dev/null 2>&1 &
+	until_true pid_of_busy n2 && pid=$(pid_of_busy n2) && until_true stopped "$pid" && until_true goes_on "$pid" && until_true stopped "$pid"
+}
+check "n2 has a duty cycle of 40 %" grep -qx "share-n2 duty=40" "$cluster/vc/vcluster.state"
+check "which stops its steps and lets them go on" stops
+on scancel --name=busy-n1
+on scancel --name=busy-n2
 resumed() { on scontrol update NodeName=n3 State=RESUME && [[ $(on srun -w n3 hostname) == n3 ]]; }
 check "a drained node takes jobs once it is resumed" resumed
+queued_again() { until_true grep -qx "end" "$cluster/low" && grep -qx "start 1" "$cluster/low"; }
+check "the job of main was queued again" queued_again
 
 # As hard as it gets: the record is lost and a job is running.
-on srun -N3 sleep 60 >/dev/null 2>&1 &
-until_true pgrep -f "^/[a-z/]*sleep 60$" || true
+on srun -N3 sleep 600.125 >/dev/null 2>&1 &
+until_true pgrep -fx "/[a-z/]*sleep 600.125" || true
 rm -f "$cluster/vc/vcluster.state"
 expect 0 "" "down works without its record" vc down
 expect 0 "" "and a second time" vc down
