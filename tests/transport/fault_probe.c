@@ -1,21 +1,24 @@
-/* A rank for tests of failures: one collective after the other, all results checked, until the time is up or something breaks.
- * usage: fault_probe TRANSPORT SEED MILLISECONDS [FAULT RANK AFTER]
- * Which collectives, of what size and on which memory follows from SEED, alike on all ranks. RANK does FAULT at its first
- * operation after AFTER milliseconds:
+/* A rank for tests of failures: one collective after the other, all results checked, until OPERATIONS are done (0: without end),
+ * a rank is sent SIGUSR1, or something breaks.
+ * usage: fault_probe TRANSPORT SEED OPERATIONS [FAULT RANK AT]
+ * Which collectives, of what size and on which memory follows from SEED, alike on all ranks. RANK does FAULT at operation number
+ * AT, or at the first one after it that can have it:
  *   exit     ends without a word, in the middle of an operation      leave    ends in good order while others go on
  *   never    lives on, but calls nothing any more                    busy     announces to take long, and does (PROBE_BUSY_MS)
- *   opens    takes PROBE_BUSY_MS, and announces nothing, before its first collective on the new communicator (AFTER: ignored)
+ *   opens    takes PROBE_BUSY_MS, and announces nothing, before its first collective on the new communicator (AT: ignored)
  *   size     one element less than the others        type     another type of the same size
  *   order    a barrier before the operation          mixed    an algorithm of its own
+ *   outside  nothing: somebody else does, who has been told by the line "here"
  * PROBE_TIMEOUT_MS, PROBE_SILENT_MS, PROBE_STALL_MS: the world's limits. PROBE_PROGRESS: the communicator's; by a thread, the
- * rank looks on for a moment before it waits. Says "ready" when it has begun.
+ * rank looks on for a moment before it waits. Says how far it is, a line each: "begun", "in world", "in comm", "ready" after the
+ * first operation, "more" after each further 8.
  * Exit codes as gannet's; 99: a wrong result. */
-#include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/base/philox.h"
 #include "tests/transport/exit_code.h"
 #include "transport/coll/comm.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,12 +32,26 @@ struct run {
 	struct gn_comm *comm;
 	struct gn_world *world;
 	int rank, size;
-	uint64_t seed, end_ns, fault_ns;
+	uint64_t seed, operations, at;
 	const char *fault; /* "" when none is to come */
 	int mixed;	   /* on all ranks: one is to take another algorithm */
 	void *shared, *own;
 	uint64_t op;
 };
+
+static volatile sig_atomic_t is_enough;
+
+static void enough(int number)
+{
+	(void)number;
+	is_enough = 1;
+}
+
+static void say(const char *line)
+{
+	puts(line);
+	fflush(stdout);
+}
 
 static int limit(const char *name)
 {
@@ -90,7 +107,7 @@ static size_t pick_count(const struct run *r)
 
 static int is_due(const struct run *r, const char *fault)
 {
-	return !strcmp(r->fault, fault) && gn_clock_ns() > r->fault_ns;
+	return !strcmp(r->fault, fault) && r->op >= r->at;
 }
 
 static void pause_ms(long ms)
@@ -184,29 +201,35 @@ static enum gn_status other_faults(struct run *r, struct gn_err *err)
 	return GN_OK;
 }
 
-/* All end with the same operation: when anyone's time is up. */
+/* All end with the same operation: when anyone has been told that it is enough. */
 static enum gn_status go_on(struct run *r, int *more, struct gn_err *err)
 {
-	int32_t up = gn_clock_ns() > r->end_ns;
-	enum gn_status status = gn_comm_allreduce(r->comm, &up, 1, GN_I32, gn_reduce_max(GN_I32), err);
+	int32_t over = is_enough;
+	enum gn_status status = gn_comm_allreduce(r->comm, &over, 1, GN_I32, gn_reduce_max(GN_I32), err);
 
-	*more = !up;
+	*more = !over;
+	if (!status)
+		say("more");
 	return status;
 }
 
 /* 1: left on purpose. */
-static int all_the_time(struct run *r, struct gn_err *err)
+static int all_operations(struct run *r, struct gn_err *err)
 {
 	enum gn_status status = GN_OK;
 	int more = 1;
 
-	for (r->op = 1; !status && more; r->op++) {
+	for (r->op = 1; !status && more && (!r->operations || r->op <= r->operations); r->op++) {
 		void *buffer = chance(r, 2) % 2 ? r->shared : r->own;
 		enum gn_dtype type = chance(r, 5) % 2 ? GN_F32 : GN_I32;
 		size_t count = pick_count(r);
 
 		if (is_due(r, "leave"))
 			return 1;
+		if (is_due(r, "outside")) {
+			say("here");
+			r->fault = "";
+		}
 		status = other_faults(r, err);
 		if (status)
 			break;
@@ -218,10 +241,8 @@ static int all_the_time(struct run *r, struct gn_err *err)
 		}
 		if (!status && r->op % 8 == 0)
 			status = go_on(r, &more, err);
-		if (r->op == 1 && !status) {
-			printf("ready\n");
-			fflush(stdout);
-		}
+		if (r->op == 1 && !status)
+			say("ready");
 	}
 	return status ? -1 : 0;
 }
@@ -229,7 +250,6 @@ static int all_the_time(struct run *r, struct gn_err *err)
 static int run(struct run *r, char **argv, int argc)
 {
 	struct gn_err err;
-	uint64_t now;
 	int code;
 
 	if (argc > 6 && !strcmp(argv[4], "opens") && atoi(argv[5]) == gn_comm_rank(r->comm))
@@ -241,15 +261,14 @@ static int run(struct run *r, char **argv, int argc)
 		return 1;
 	/* from here on ranks are in collectives all the time */
 	gn_world_set_phase(r->world, NULL, 0);
-	now = gn_clock_ns();
 	r->rank = gn_comm_rank(r->comm);
 	r->size = gn_comm_size(r->comm);
 	r->seed = strtoull(argv[2], NULL, 10);
-	r->end_ns = now + strtoull(argv[3], NULL, 10) * 1000000;
+	r->operations = strtoull(argv[3], NULL, 10);
 	r->mixed = argc > 6 && !strcmp(argv[4], "mixed");
 	r->fault = argc > 6 && atoi(argv[5]) == r->rank ? argv[4] : "";
-	r->fault_ns = argc > 6 ? now + strtoull(argv[6], NULL, 10) * 1000000 : 0;
-	code = all_the_time(r, &err);
+	r->at = argc > 6 ? strtoull(argv[6], NULL, 10) : 0;
+	code = all_operations(r, &err);
 	code = code < 0 ? exit_code(&err) : 0;
 	gn_comm_free(r->comm, r->shared);
 	free(r->own);
@@ -268,12 +287,20 @@ int main(int argc, char **argv)
 
 	if (argc < 4)
 		return 2;
+	signal(SIGUSR1, enough);
+	say("begun");
 	gn_log_create(2, GN_LOG_WARN, &log, NULL);
 	if (gn_world_create(&limits, log, &r.world, &err)) {
 		gn_log_destroy(log);
 		return exit_code(&err);
 	}
-	code = gn_comm_create(r.world, &options, log, &r.comm, &err) ? exit_code(&err) : run(&r, argv, argc);
+	say("in world");
+	if (gn_comm_create(r.world, &options, log, &r.comm, &err)) {
+		code = exit_code(&err);
+	} else {
+		say("in comm");
+		code = run(&r, argv, argc);
+	}
 	gn_comm_destroy(r.comm);
 	gn_world_destroy(r.world);
 	gn_log_destroy(log);
