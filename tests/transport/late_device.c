@@ -58,6 +58,8 @@ static enum gn_status do_work(struct late_device *d, const struct work *w, struc
 {
 	if (++d->works == (uint64_t)d->options.fail_at)
 		return gn_err_set(err, GN_ERR_FAILED, "work number %llu failed on purpose", (unsigned long long)d->works);
+	if (d->options.slow)
+		d->options.slow();
 	if (w->reduce)
 		w->reduce(w->to, w->from, w->count);
 	else
@@ -106,7 +108,7 @@ static enum gn_status queue(struct gn_stream *base, struct work work, struct gn_
 
 	pthread_mutex_lock(&lock);
 	status = s->queued - s->done == QUEUE ? finish(s, s->done + 1, err) : GN_OK;
-	work.pause_ns = 1000u * (uint64_t)(d->options.pause_us + (most ? (int)(next_random(d) % (uint64_t)most) : 0));
+	work.pause_ns = 1000u * (most ? next_random(d) % (uint64_t)most : 0);
 	s->queue[s->queued++ % QUEUE] = work;
 	pthread_mutex_unlock(&lock);
 	return status;

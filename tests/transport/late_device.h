@@ -8,8 +8,8 @@
 
 struct late_device_options {
 	uint64_t seed;	  /* of how late */
-	int pause_us;	  /* before each piece of work, and up to that much more: */
-	int pause_max_us; /* 0: none */
+	int pause_max_us; /* before each piece of work, up to that much; 0: none */
+	void (*slow)(void); /* called at each piece of work; NULL: nothing is */
 	int64_t fail_at;  /* the work of this number, from 1 on, fails when its turn comes; 0: none */
 	int unpinned;	  /* memory of the host cannot be pinned */
 };

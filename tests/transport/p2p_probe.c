@@ -295,14 +295,13 @@ static void release(struct run *r)
 int main(int argc, char **argv)
 {
 	struct gn_comm_options options = {.transport = argc > 3 ? argv[1] : NULL, .tuning = "none", .progress = getenv("PROBE_PROGRESS")};
-	struct gn_world_options world_options = {.limits = {.stall_s = argc > 3 && !strcmp(argv[2], "stall") ? 1.5 : 0}};
 	struct run r = {.dies_in = -1};
 	struct gn_err err;
 	enum gn_status status;
 
 	if (argc < 4)
 		return 2;
-	status = gn_world_create(&world_options, NULL, &r.world, &err);
+	status = gn_world_create(NULL, NULL, &r.world, &err);
 	if (!status)
 		status = gn_comm_create(r.world, &options, NULL, &r.comms[0], &err);
 	if (!status)

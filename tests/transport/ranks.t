@@ -43,4 +43,11 @@ same_bits() { # N
 	[[ $(grep -c "of $1: 0 wrong" "$scratch/out") == "$1" ]]
 }
 for n in 2 3 4; do check "$n ranks, ordinary memory: the bits of reducing one after the other" same_bits "$n"; done
+
+for type in double half bfloat16 int32 int64; do
+	for redop in max min avg; do
+		expect 0 "^{" "bench allreduce of $type, $redop" launch 3 "$gannet" bench allreduce --iters 3 --warmup 1 --type $type --redop $redop --json \
+			--min-bytes 4 --max-bytes 32K --factor 128
+	done
+done
 finish
