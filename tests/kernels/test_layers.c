@@ -59,7 +59,7 @@ static void test_groups(void **state)
 		}
 }
 
-static const int sizes[][4] = {{2, 37, 5, 7}, {1, 1, 1, 1}, {3, 64, 8, 8}, {2, 48, 21, 17}, {3, 12, 1, 1}};
+static const int sizes[][4] = {{2, 37, 5, 7}, {1, 1, 1, 1}, {3, 64, 8, 8}, {2, 48, 11, 9}, {3, 12, 1, 1}};
 
 static void test_activations(void **state)
 {
@@ -96,7 +96,7 @@ static void test_scaling(void **state)
 
 static void test_layer_norm(void **state)
 {
-	static const int table[][4] = {{2, 37, 5, 7}, {3, 96, 8, 8}, {2, 48, 21, 17}, {3, 12, 1, 1}, {1, 768, 3, 3}};
+	static const int table[][4] = {{2, 37, 5, 7}, {3, 96, 8, 8}, {2, 48, 11, 9}, {3, 12, 1, 1}, {1, 768, 3, 3}};
 	char title[80];
 
 	(void)state;

@@ -140,7 +140,7 @@ static void test_rules_against_oracle(void **state)
 		for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
 			for (int kind = 0; kind < 3; kind++) {
 				double d = distance(&rules[k], counts[c], kind ? 1e-2 : 0, kind != 1, kind ? 1 : 0.25,
-						    counts[c] > 5000 ? 3 : 12);
+						    counts[c] > 5000 ? 2 : 12);
 
 				if (!(d < 2e-6))
 					fail_msg("rule %zu, %zu elements, kind %d: %g", k, counts[c], kind, d);
