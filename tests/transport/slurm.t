@@ -20,17 +20,17 @@ every_way() { # TRANSPORT [PROGRESS]: all collectives by all algorithms
 check "2 nodes x 2 ranks: each collective by each algorithm" every_way auto
 check "with progress by a thread, too" every_way auto thread
 expect 0 "on 2 nodes by pmix, transport tcp: using eth0" "over tcp, and the line at start says so" \
-	on srun -N2 -n4 --mpi=pmix "$probe" tcp
+	on srun -N2 -n4 --mpi=pmix "$probe" tcp brief
 meeting() {
 	# shellcheck disable=SC2016
-	on srun -N2 -n4 --mpi=none sh -c 'RANK=$SLURM_PROCID WORLD_SIZE=4 MASTER_ADDR=n1 MASTER_PORT=29517 exec "$0" tcp' "$probe" \
+	on srun -N2 -n4 --mpi=none sh -c 'RANK=$SLURM_PROCID WORLD_SIZE=4 MASTER_ADDR=n1 MASTER_PORT=29517 exec "$0" tcp brief' "$probe" \
 		>"$cluster/out" 2>"$cluster/err" || { cat "$cluster/err"; return 1; }
 	[[ $(grep -c "of 4 on 2 nodes by environment: 0 wrong" "$cluster/out") == 4 ]]
 }
 check "RANK, WORLD_SIZE and MASTER_ADDR across nodes" meeting
 # shellcheck disable=SC2016
 in_turn() {
-	on srun -N2 -n4 --mpi=pmix sh -c '"$0" auto && "$0" tcp && exec "$0" auto' "$probe" >"$cluster/out" 2>"$cluster/err" ||
+	on srun -N2 -n4 --mpi=pmix sh -c '"$0" auto brief && "$0" tcp brief && exec "$0" auto brief' "$probe" >"$cluster/out" 2>"$cluster/err" ||
 		{ cat "$cluster/err"; return 1; }
 	[[ $(grep -c "of 4 on 2 nodes by pmix: 0 wrong" "$cluster/out") == 12 ]]
 }
@@ -56,65 +56,64 @@ batch() {
 }
 check "a batch script by itself is a world of one" batch
 
+# Nobody may come to these limits, which are longer than anybody waits here.
+unneeded=(GANNET_HEARTBEAT_TIMEOUT=600 GANNET_STALL_TIMEOUT=600)
 # Three columns and three rows of ranks on two nodes; rank 4 dies: the groups without it go on, also those of its node.
 survivors() {
-	on srun -N2 -n9 --overcommit --mpi=pmix --kill-on-bad-exit=0 --wait=0 \
-		"$GN_BUILD/tests/transport/loss_probe" auto kill 4 1000 >"$cluster/out" 2>"$cluster/err"
+	on env "${unneeded[@]}" srun -N2 -n9 --overcommit --mpi=pmix --kill-on-bad-exit=0 --wait=0 \
+		"$GN_BUILD/tests/transport/loss_probe" auto kill 4 100 >"$cluster/out" 2>"$cluster/err"
 	local code=$?
 	cat "$cluster/out" "$cluster/err"
-	[[ $code == 137 && $(grep -cE '^rank [1357]: 1[0-9]{3} operations after the loss, 1 groups lost, 1 kept' "$cluster/out") == 4 &&
-		$(grep -cE '^rank [0268]: 1[0-9]{3} operations after the loss, 0 groups lost, 2 kept' "$cluster/out") == 4 ]] || return 1
-	grep -q 'task 4: Killed' "$cluster/err" && ! sed -n 's/.*longest \([0-9]*\).*/\1/p' "$cluster/out" | grep -Evx '[0-9]'
+	[[ $code == 137 && $(grep -cE '^rank [1357]: [0-9]{3} operations after the loss, 1 groups lost, 1 kept' "$cluster/out") == 4 &&
+		$(grep -cE '^rank [0268]: [0-9]{3} operations after the loss, 0 groups lost, 2 kept' "$cluster/out") == 4 ]] || return 1
+	grep -q 'task 4: Killed' "$cluster/err"
 }
 check "a rank is killed, and groups without it go on" survivors
 
 # process_of RANK: the probe's process on this machine that Slurm counts as RANK
 process_of() {
 	local p
-	for p in /proc/[0-9]*; do
-		[[ $(readlink "$p/exe" 2>/dev/null) == "$probe" ]] || continue
-		tr '\0' '\n' <"$p/environ" 2>/dev/null | grep -qx "SLURM_PROCID=$1" && basename "$p"
+	for p in $(pgrep -x rank_probe); do
+		tr '\0' '\n' 2>/dev/null <"/proc/$p/environ" | grep -cxF -e "SLURM_PROCID=$1" -e "SLURM_CONF=$cluster/vc/conf/slurm.conf" | grep -qx 2 && echo "$p"
 	done
 }
 ready() { [[ $(grep -c ^ready "$cluster/out") == 4 ]]; }
-lost() { [[ $(grep -c "rank $1 on $2 is lost" "$cluster/err") == 3 ]]; }
-kill_one() { # RANK NODE SIGNAL LIMIT: the three others name it in time and end with code 4
-	local pid start
+lost() { [[ $(grep -cE "rank $1 on $2 is lost: $3" "$cluster/err") == 3 ]]; }
+kill_one() { # RANK NODE SIGNAL REASON [VARIABLE=VALUE]...: the three others name it and end with code 4
+	local pid
 	rm -f "$cluster/out" "$cluster/err"
-	on srun -N2 -n4 --mpi=pmix "$probe" tcp forever >"$cluster/out" 2>"$cluster/err" &
+	on env "${@:5}" srun -N2 -n4 --mpi=pmix "$probe" tcp forever >"$cluster/out" 2>"$cluster/err" &
 	pid=$!
 	until_true ready || { cat "$cluster/err"; kill $pid; return 1; }
-	start=$SECONDS
 	kill -"$3" "$(process_of "$1")"
-	until_true lost "$1" "$2" || { cat "$cluster/err"; kill $pid; return 1; }
-	((SECONDS - start <= $4)) || return 1
+	until_true lost "$1" "$2" "$4" || { cat "$cluster/err"; kill $pid; return 1; }
 	[[ $3 == KILL ]] || kill -KILL "$(process_of "$1")"
 	wait $pid
 	cat "$cluster/err"
 	grep -q "Exited with exit code 4" "$cluster/err"
 }
-check "kill -9 of a rank on the other node" kill_one 2 n2 KILL 10
-check "kill -9 of rank 0" kill_one 0 n1 KILL 10
-check "a stopped rank" kill_one 3 n2 STOP 10
+broke="(its connection closed unexpectedly|the connection to it)"
+check "kill -9 of a rank on the other node" kill_one 2 n2 KILL "$broke" "${unneeded[@]}"
+check "kill -9 of rank 0" kill_one 0 n1 KILL "$broke" "${unneeded[@]}"
+silent=(GANNET_HEARTBEAT_TIMEOUT=3 GANNET_STALL_TIMEOUT=600)
+check "a stopped rank" kill_one 3 n2 STOP "no heartbeat from it for 3.0 s" "${silent[@]}"
 
 # Rank 3 has not begun when rank 1, which has come, stops: the others, on both nodes, do not wait for rank 3 to know.
 watched() { cat /proc/"$(process_of "$1")"/task/*/comm 2>/dev/null | grep -qx gannet-heartbt; }
 stopped_early() {
-	local pid r start
+	local pid r
 	rm -f "$cluster/out" "$cluster/err"
 	# shellcheck disable=SC2016
-	on srun -N2 -n4 --mpi=pmix sh -c '[ "$PMIX_RANK" != 3 ] || sleep 300; exec "$0" tcp forever' "$probe" >"$cluster/out" 2>"$cluster/err" &
+	on env "${silent[@]}" srun -N2 -n4 --mpi=pmix sh -c '[ "$PMIX_RANK" != 3 ] || sleep 300; exec "$0" tcp forever' "$probe" >"$cluster/out" 2>"$cluster/err" &
 	pid=$!
 	for r in 0 1 2; do until_true watched $r || { cat "$cluster/err"; kill $pid; return 1; }; done
-	start=$SECONDS
 	kill -STOP "$(process_of 1)"
-	until_true grep -q "rank 1 is lost: no heartbeat from it for 5.0 s" "$cluster/err" || { cat "$cluster/err"; kill $pid; return 1; }
-	echo "after $((SECONDS - start)) s"
+	until_true grep -q "rank 1 is lost: no heartbeat from it for 3.0 s" "$cluster/err" || { cat "$cluster/err"; kill $pid; return 1; }
 	kill -KILL "$(process_of 1)"
 	kill $pid
 	wait $pid
 	cat "$cluster/err"
-	(($(grep -c "rank 1 is lost: no heartbeat from it for 5.0 s" "$cluster/err") >= 2))
+	(($(grep -c "rank 1 is lost: no heartbeat from it for 3.0 s" "$cluster/err") >= 2))
 }
 check "a rank that stops while another has not begun" stopped_early
 finish
