@@ -71,24 +71,24 @@ static void test_host_is_oracle(void **state)
 	compare("resnet20", 4, 19, (struct gn_plan_options){0}, 2e-4, 5e-3);
 }
 
-/* vgg16 because it has dropout; both plans on the same half a gigabyte of parameters. */
+/* mobilenet_v3_large because it has dropout behind an activation; both plans on the same parameters. */
 static void test_dropout_is_oracle(void **state)
 {
-	struct gn_plan_options o = {.backend = GN_BACKEND_HOST, .batch = 1, .training = 1, .dropout = 1, .seed = 99};
+	struct gn_plan_options o = {.backend = GN_BACKEND_HOST, .batch = 4, .training = 1, .dropout = 1, .seed = 99};
 	const float *a, *b;
 	struct gn_plan *ref;
 	struct gn_err err;
 	struct net host;
 
 	(void)state;
-	net_init(&host, "vgg16", 10, 32, "seed:5", o);
+	net_init(&host, "mobilenet_v3_large", 10, 32, "seed:5", o);
 	o.backend = GN_BACKEND_REF;
 	assert_ok(gn_plan_create(host.model, &o, host.params, host.grads, host.buffers, &ref, &err));
 	assert_ok(gn_plan_forward(host.plan, host.images, 7, &a, &err));
 	assert_ok(gn_plan_forward(ref, host.images, 7, &b, &err));
-	assert_true(apart(10, a, b) < 1e-5);
+	assert_true(apart(40, a, b) < 1e-3);
 	assert_ok(gn_plan_forward(host.plan, host.images, 8, &a, &err));
-	assert_true(apart(10, a, b) > 1e-2);
+	assert_true(apart(40, a, b) > 1e-2);
 	gn_plan_destroy(ref);
 	net_release(&host);
 }
@@ -148,7 +148,7 @@ static void frozen(const char *model, int side, int arranged)
 		assert_ok(gn_weight_layouts_take(arrange, n.plan, &err));
 		gn_weight_layouts_in(arrange, n.params);
 	}
-	train(&n, 3);
+	train(&n, 2);
 	eval.backend = GN_BACKEND_HOST;
 	assert_ok(gn_plan_create(n.model, &eval, n.params, NULL, n.buffers, &plain, &err));
 	eval.frozen = 1;
@@ -160,7 +160,7 @@ static void frozen(const char *model, int side, int arranged)
 	assert_true(apart(30, b, a) < 1e-5);
 	assert_true(folded->op_count < plain->op_count || !strcmp(model, "lenet"));
 	first = a[7];
-	train(&n, 2);
+	train(&n, 1);
 	assert_ok(gn_plan_forward(plain, n.images, 0, &a, &err));
 	assert_ok(gn_plan_freeze(folded, &err));
 	assert_ok(gn_plan_forward(folded, n.images, 0, &b, &err));
@@ -176,7 +176,6 @@ static void test_frozen(void **state)
 	(void)state;
 	frozen("lenet", 28, 0);
 	frozen("resnet20", 19, 0);
-	frozen("resnet18", 40, 1);
 	frozen("resnet50", 40, 1);
 }
 
@@ -211,9 +210,9 @@ static void test_bf16(void **state)
 	print_message("# loss %.5f and %.5f, cosine of gradients %.5f\n", a, b, dot / sqrt(aa * bb));
 	assert_true(fabs(a - b) < 0.01 * a);
 	assert_true(dot > 0.95 * sqrt(aa * bb)); /* rounding flips relus at every layer */
-	a = train(&wide, 20);
-	b = train(&narrow, 20);
-	print_message("# after 20 steps %.5f and %.5f\n", a, b);
+	a = train(&wide, 12);
+	b = train(&narrow, 12);
+	print_message("# after 12 steps %.5f and %.5f\n", a, b);
 	assert_true(a < 1 && fabs(a - b) < 0.1);
 	net_release(&wide);
 	net_release(&narrow);
@@ -338,8 +337,8 @@ static void test_recomputed(void **state)
 		print_message("# arena %zu and %zu bytes\n", gn_plan_bytes(a.plan), gn_plan_bytes(b.plan));
 		/* 2 MiB of activations; how much scratch memory stands beside them depends on the processor */
 		assert_true(gn_plan_bytes(a.plan) + (1 << 20) < gn_plan_bytes(b.plan));
-		train(&a, 2);
-		train(&b, 2);
+		train(&a, 1);
+		train(&b, 1);
 		assert_memory_equal(a.params, b.params, gn_model_param_elements(a.model) * sizeof(float));
 		assert_memory_equal(a.grads, b.grads, gn_model_param_elements(a.model) * sizeof(float));
 		assert_memory_equal(a.buffers, b.buffers, gn_model_buffer_elements(a.model) * sizeof(float));
@@ -414,23 +413,33 @@ static void test_pool_and_relu_commute(void **state)
 static void test_pool_first(void **state)
 {
 	struct gn_plan_options o = {.backend = GN_BACKEND_HOST, .batch = 2, .training = 1};
+	float *params, *grads; /* half a gigabyte each, which nobody touches */
+	struct gn_model *m;
+	struct gn_plan *plan;
+	struct gn_err err;
 	int pools = 0;
-	struct net n;
 
 	(void)state;
-	net_init(&n, "vgg16", 10, 32, "seed:5", o);
-	for (int i = 0; i < n.plan->op_count; i++) {
-		const struct gn_plan_op *op = &n.plan->ops[i];
+	assert_ok(gn_model_create("vgg16", 10, 0, 32, &m, &err));
+	params = calloc(gn_model_param_elements(m), sizeof *params);
+	grads = calloc(gn_model_param_elements(m), sizeof *grads);
+	assert_true(params && grads);
+	assert_ok(gn_plan_create(m, &o, params, grads, NULL, &plan, &err));
+	for (int i = 0; i < plan->op_count; i++) {
+		const struct gn_plan_op *op = &plan->ops[i];
 
 		if (op->kind != GN_OP_MAX_POOL)
 			continue;
 		pools++;
-		assert_int_equal(n.plan->ops[n.plan->tensors[op->in[0]].producer].kind, GN_OP_CONV);
-		assert_int_equal(n.plan->ops[i + 1].kind, GN_OP_RELU);
-		assert_int_equal(n.plan->ops[i + 1].in[0], op->out);
+		assert_int_equal(plan->ops[plan->tensors[op->in[0]].producer].kind, GN_OP_CONV);
+		assert_int_equal(plan->ops[i + 1].kind, GN_OP_RELU);
+		assert_int_equal(plan->ops[i + 1].in[0], op->out);
 	}
 	assert_int_equal(pools, 5);
-	net_release(&n);
+	gn_plan_destroy(plan);
+	gn_model_destroy(m);
+	free(params);
+	free(grads);
 }
 
 /* Weights as the plan likes them, in training and inference: bit for bit what torch's order gives. */
