@@ -9,9 +9,20 @@ trap 'rm -rf "$scratch"' EXIT
 unset GANNET_LOCAL
 export GANNET_LOG=error
 
-# Measuring for 60 s a window would run into the limit.
-expect 1 "--out .*/none/result: cannot write in .*/none: No such file" "--out is tried before the measurements" \
-	timeout -k 5 300 "$gannet" preflight --seconds 60 --out "$scratch/none/result"
+# Measuring writes a file into the folder of --local, and removes it: the folder has another time then.
+measured() { [[ $(stat -c %Y "$scratch/local") != 978307200 ]]; }
+mkdir "$scratch/local" && timeout -k 5 300 "$gannet" preflight --seconds 0.01 --local "$scratch/local" >/dev/null 2>&1
+check "measurements can be seen" measured
+unmeasured() { # OPTION...
+	local code
+	touch -d @978307200 "$scratch/local"
+	timeout -k 5 300 "$gannet" preflight --seconds 0.01 --local "$scratch/local" "$@"
+	code=$?
+	measured || echo "not measured"
+	return $code
+}
+expect 1 "--out .*/none/result: cannot write in .*/none: No such file" "--out is tried" unmeasured --out "$scratch/none/result"
+expect 0 "^not measured$" "before the measurements" printf '%s\n' "$tap_output"
 expect 2 "--local .*/nmve: no such folder on any of the nodes" "a mistyped --local is the option's fault" \
 	timeout -k 5 300 "$gannet" preflight --seconds 0.01 --local "$scratch/nmve"
 named() { GANNET_LOCAL=$scratch/nmve timeout -k 5 300 "$gannet" preflight --seconds 0.01; }
@@ -21,7 +32,8 @@ expect 2 "--mount .*/data: nothing is mounted there on any of the nodes" "a mist
 	timeout -k 5 300 "$gannet" preflight --seconds 0.01 --mount / --mount "$scratch/data"
 echo '{"hosts": [{}]}' >"$scratch/good.json" && ln "$scratch/good.json" "$scratch/same.json"
 expect 2 "--out .*/same.json is the file of --baseline" "a result does not replace its baseline" \
-	timeout -k 5 300 "$gannet" preflight --seconds 60 --baseline "$scratch/good.json" --out "$scratch/same.json"
+	unmeasured --baseline "$scratch/good.json" --out "$scratch/same.json"
+expect 0 "^not measured$" "which is found before the measurements" printf '%s\n' "$tap_output"
 nulls() {
 	timeout -k 5 300 "$gannet" preflight --seconds 0.01 --json | python3 -c '
 import json, sys

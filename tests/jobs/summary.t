@@ -9,7 +9,7 @@ check "a dataset" "$gannet" pack --out "$scratch/data" --synthetic 512 --classes
 cat >"$scratch/both.py" <<'PY'
 import resource, subprocess, sys
 for more in (["--epochs", "2"], ["--epochs", "3", "--resume", "auto"]):
-    subprocess.run(sys.argv[2:] + more, check=True, timeout=100)
+    subprocess.run(sys.argv[2:] + more, check=True, timeout=280)
 used = resource.getrusage(resource.RUSAGE_CHILDREN)
 open(sys.argv[1], "w").write(str(used.ru_utime + used.ru_stime))
 PY
@@ -24,8 +24,10 @@ assert abs(parts - s["wall_s"]) < 0.01, (parts, s)
 assert s["starts"] == 2 and s["state"] == "end" and s["step"] == 48 and s["lost_s"] == 0 and s["evaluations"] == 3, s
 assert 0 < s["training_s"] < s["wall_s"] and s["evaluation_s"] > 0 and s["checkpoint_s"] > 0, s
 assert s["usage_starts"] == 2 and s["max_rss_bytes"] > 1e7, s
-# the launcher's own, and what ranks do after the last line, where sanitizers look for leaks
-assert abs(s["core_hours_used"] * 3600 - cpu) < 0.05 * cpu + (2 if os.environ.get("GN_SANITIZED") else 0.3), (s["core_hours_used"] * 3600, cpu)
+# Less than the system's is the launcher's own, and what ranks do after the last line, where sanitizers look for leaks; one rank
+# alone were half of it.
+share = s["core_hours_used"] * 3600 / cpu
+assert (0.3 if os.environ.get("GN_SANITIZED") else 0.6) < share < 1.01, (s["core_hours_used"] * 3600, cpu)
 print("summary %.2f s, rusage %.2f s" % (s["core_hours_used"] * 3600, cpu))
 PY
 check "its summary adds up, and has the processor time of all ranks" python3 "$scratch/check.py" "$scratch/summary.json" "$scratch/cpu"
@@ -61,7 +63,7 @@ class Terminal:
             signal.signal(number, signal.SIG_DFL)
     def resize(self, columns, rows):
         fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-    def until(self, wanted, limit=20):
+    def until(self, wanted, limit=280):
         end = time.monotonic() + limit
         while not re.search(wanted, self.text):
             assert time.monotonic() < end, (wanted, self.text)
@@ -71,7 +73,7 @@ class Terminal:
         """The last whole one, without escapes."""
         return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", [s for s in self.text.split("\x1b[H") if "q quits" in s][-1]).split("\r\n")
     def over(self, code):
-        assert self.top.wait(20) == code, self.top.returncode
+        assert self.top.wait(280) == code, self.top.returncode
         self.until(r"\x1b\[\?25h\x1b\[\?1049l$")
         assert termios.tcgetattr(self.slave) == self.before, "the terminal is not as it was"
         os.close(self.master)

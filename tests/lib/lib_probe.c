@@ -349,7 +349,7 @@ int main(int argc, char **argv)
 	} cases[] = {{"usage", usage_case}, {"collectives", collectives_case}, {"groups", groups_case}, {"any", any_case}, {"idle", idle_case},
 		     {"disagree", disagree_case}, {"killed", killed_case}};
 
-	alarm(60);
+	alarm(280);
 	if (argc == 5 && !strcmp(argv[1], "rendezvous"))
 		return rendezvous_case(argv + 2);
 	for (size_t i = 0; argc == 2 && i < sizeof cases / sizeof *cases; i++)
