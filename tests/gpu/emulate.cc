@@ -1,5 +1,8 @@
+/* It would take a jump to another stack for an error. */
+#undef _FORTIFY_SOURCE
 #include "tests/gpu/emulate.h"
 
+#include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <ucontext.h>
@@ -9,20 +12,46 @@ static const size_t STACK_BYTES = 128 << 10; /* AddressSanitizer's frames are la
 
 dim3 gridDim, blockDim, blockIdx, threadIdx;
 
-struct fibre {
+/* Where something goes on: at context when it has not begun, later at `at`, since a jump costs no system call. */
+struct place {
 	ucontext_t context;
-	char *stack;
+	jmp_buf at;
+	int has_begun;
+};
+
+/* Made once, for all blocks to come. */
+struct fibre {
+	place own;
 	int done;
 };
 
-static ucontext_t scheduler;
+static place scheduler;
 static fibre fibres[THREADS_MAX];
 static const std::function<void()> *body;
 
-static void run_thread(void)
+static void go_on(place *from, place *to)
 {
-	(*body)();
-	fibres[threadIdx.x].done = 1;
+#ifdef __SANITIZE_ADDRESS__ /* which is told by swapcontext alone that stacks change */
+	swapcontext(&from->context, &to->context);
+#else
+	from->has_begun = 1;
+	if (_setjmp(from->at))
+		return;
+	if (to->has_begun)
+		_longjmp(to->at, 1);
+	setcontext(&to->context);
+#endif
+}
+
+static void run_threads(void)
+{
+	fibre *own = &fibres[threadIdx.x];
+
+	for (;;) {
+		(*body)();
+		own->done = 1;
+		go_on(&own->own, &scheduler);
+	}
 }
 
 /* Set while threads run without fibres of their own, because the block's first one ended without a barrier. */
@@ -36,20 +65,22 @@ void gn_emulate_barrier(void)
 		broken = 1;
 		return;
 	}
-	swapcontext(&fibres[own].context, &scheduler);
+	go_on(&fibres[own].own, &scheduler);
 	threadIdx.x = own;
 }
 
-static void prepare(fibre *f)
+static void run_fibre(unsigned thread)
 {
-	if (!f->stack)
-		f->stack = (char *)malloc(STACK_BYTES);
-	f->done = 0;
-	getcontext(&f->context);
-	f->context.uc_stack.ss_sp = f->stack;
-	f->context.uc_stack.ss_size = STACK_BYTES;
-	f->context.uc_link = &scheduler;
-	makecontext(&f->context, run_thread, 0);
+	place *own = &fibres[thread].own;
+
+	if (!own->context.uc_stack.ss_sp) {
+		getcontext(&own->context);
+		own->context.uc_stack.ss_sp = malloc(STACK_BYTES);
+		own->context.uc_stack.ss_size = STACK_BYTES;
+		makecontext(&own->context, run_threads, 0);
+	}
+	threadIdx.x = thread;
+	go_on(&scheduler, own);
 }
 
 static int run_straight(unsigned threads, unsigned first)
@@ -70,24 +101,19 @@ static int run_block(unsigned threads, int backward)
 {
 	unsigned first = backward ? threads - 1 : 0;
 
-	prepare(&fibres[first]);
-	threadIdx.x = first;
-	swapcontext(&scheduler, &fibres[first].context);
+	for (unsigned i = 0; i < threads; i++)
+		fibres[i].done = 0;
+	run_fibre(first);
 	if (fibres[first].done)
 		return run_straight(threads, first);
-	for (unsigned i = 0; i < threads; i++)
-		if (i != first)
-			prepare(&fibres[i]);
 	for (int begun = 1;;) {
 		unsigned done = 0;
 
 		for (unsigned i = 0; i < threads; i++) {
 			unsigned at = backward ? threads - 1 - i : i;
 
-			if (!begun || at != first) {
-				threadIdx.x = at;
-				swapcontext(&scheduler, &fibres[at].context);
-			}
+			if (!begun || at != first)
+				run_fibre(at);
 			done += fibres[at].done;
 		}
 		begun = 0;
