@@ -46,6 +46,13 @@ import json, sys
 lines = [json.loads(line) for line in open(sys.argv[1])]
 print([line for line in lines if line["event"] == sys.argv[2]][-1][sys.argv[3]])' "$@"
 }
+# Tells all ranks of the run with that log to stop: stop_ranks LOG
+stop_ranks() {
+	local pid
+	for pid in $(pgrep -f -- "--log $1"); do
+		[[ $(cat "/proc/$pid/comm" 2>/dev/null) != gannet ]] || kill -TERM "$pid"
+	done
+}
 # The process of a rank of the one run on the cluster, seen from outside of its node: pid_of_rank RANK
 pid_of_rank() { # RANK
 	local pid
