@@ -1,7 +1,7 @@
 /* Several watches in one process, over loopback. Strangers, garbage and losses are real sockets. */
 #include "tests/test.h"
 
-#include "src/base/clock.h"
+#include "tests/transport/made_up_clock.h"
 #include "transport/auth/handshake.h"
 #include "transport/auth/net.h"
 #include "transport/health/heartbeat.h"
@@ -18,7 +18,26 @@
 #include <unistd.h>
 
 #define RANKS 4
+/* Silence and missing ranks that no test waits for: only what closed, or what a message says, can be the cause. */
+#define NEVER_MS 600000
 #define SECRET {"the secret of this test, 32 byte"}
+
+/* Instead of libc's: a heartbeat's thread that looks up from time to time does so only when it is woken, while this is set. */
+static atomic_int only_when_woken;
+static _Thread_local int polled_in_vain_ms; /* by this thread: the sum of the limits that polls came to */
+
+int poll(struct pollfd *fds, nfds_t count, int timeout_ms)
+{
+	const struct timespec slice = {0, 5000000};
+	int ready = 0, waits = timeout_ms >= 100;
+
+	if (!waits)
+		return ppoll(fds, count, timeout_ms < 0 ? NULL : &(struct timespec){0, timeout_ms * 1000000l}, NULL);
+	for (int ms = 0; !ready && (ms < timeout_ms || only_when_woken); ms += 5)
+		ready = ppoll(fds, count, &slice, NULL);
+	polled_in_vain_ms += ready ? 0 : timeout_ms;
+	return ready;
+}
 
 struct group {
 	struct gn_heartbeat *watch[RANKS];
@@ -28,7 +47,7 @@ struct group {
 /* recorders: of each rank, or NULL */
 static void setup_recorded(struct group *g, int silent_after_ms, struct gn_recorder *const *recorders)
 {
-	struct gn_heartbeat_options o = {.size = RANKS, .silent_after_ms = silent_after_ms, .timeout_ms = 5000, .secret = SECRET,
+	struct gn_heartbeat_options o = {.size = RANKS, .silent_after_ms = silent_after_ms, .timeout_ms = NEVER_MS, .secret = SECRET,
 				     .recorder = recorders ? recorders[0] : NULL};
 	const char *hosts[RANKS] = {"h0", "h1", "h2", "h3"};
 	struct gn_err err;
@@ -48,17 +67,16 @@ static void setup(struct group *g, int silent_after_ms)
 	setup_recorded(g, silent_after_ms, NULL);
 }
 
-/* Polls until the watch reports a loss; the time limit is the test. */
-static void await_loss(const struct gn_heartbeat *w, int limit_ms, struct gn_err *err)
+static void rest(void)
 {
-	uint64_t until = gn_clock_ns() + (uint64_t)limit_ms * 1000000;
-	struct timespec pause = {0, 2000000};
+	nanosleep(&(const struct timespec){0, 2000000}, NULL);
+}
 
-	while (gn_heartbeat_check(w, err) == GN_OK) {
-		if (gn_clock_ns() > until)
-			fail_msg("no loss was seen within %d ms", limit_ms);
-		nanosleep(&pause, NULL);
-	}
+/* Until the watch reports a loss. */
+static void await_loss(const struct gn_heartbeat *w, struct gn_err *err)
+{
+	while (gn_heartbeat_check(w, err) == GN_OK)
+		rest();
 }
 
 static void *leave(void *watch)
@@ -89,35 +107,29 @@ static void test_all_leave(void **state)
 	struct group g;
 
 	(void)state;
-	setup(&g, 5000);
+	setup(&g, NEVER_MS);
 	for (int r = 0; r < RANKS; r++)
 		assert_int_equal(gn_heartbeat_check(g.watch[r], NULL), GN_OK);
 	leave_all(&g);
 }
 
-/* Rank 0's own goodbye ends it at once, not when it next looks up. */
+/* Rank 0's own goodbye ends it, and it need not look up by itself. */
 static void test_rank_0_leaves_last(void **state)
 {
-	const struct timespec pause = {0, 20000000};
 	pthread_t threads[RANKS];
-	uint64_t started, took_ns = 0;
 	struct group g;
 
 	(void)state;
-	for (int round = 0; round < 6; round++) {
-		setup(&g, 5000);
-		for (int r = 1; r < RANKS; r++)
-			assert_int_equal(pthread_create(&threads[r], NULL, leave, g.watch[r]), 0);
-		while (!gn_heartbeat_anyone_left(g.watch[0]))
-			nanosleep(&pause, NULL);
-		nanosleep(&pause, NULL);
-		started = gn_clock_ns();
-		gn_heartbeat_destroy(g.watch[0], 1);
-		took_ns += gn_clock_ns() - started;
-		for (int r = 1; r < RANKS; r++)
-			pthread_join(threads[r], NULL);
-	}
-	assert_true(took_ns < 750000000u);
+	setup(&g, NEVER_MS);
+	for (int r = 1; r < RANKS; r++)
+		assert_int_equal(pthread_create(&threads[r], NULL, leave, g.watch[r]), 0);
+	while (!gn_heartbeat_anyone_left(g.watch[0]))
+		rest();
+	only_when_woken = 1;
+	gn_heartbeat_destroy(g.watch[0], 1);
+	for (int r = 1; r < RANKS; r++)
+		pthread_join(threads[r], NULL);
+	only_when_woken = 0;
 }
 
 static void test_vanishing_rank_is_named(void **state)
@@ -126,11 +138,11 @@ static void test_vanishing_rank_is_named(void **state)
 	struct group g;
 
 	(void)state;
-	setup(&g, 5000);
+	setup(&g, NEVER_MS);
 	crash(&g, 2);
 	for (int r = 0; r < RANKS; r++)
 		if (r != 2) {
-			await_loss(g.watch[r], 3000, &err);
+			await_loss(g.watch[r], &err);
 			assert_int_equal(err.status, GN_ERR_PEER_LOST);
 			assert_non_null(strstr(err.text, "rank 2 on h2"));
 		}
@@ -138,17 +150,11 @@ static void test_vanishing_rank_is_named(void **state)
 	leave_all(&g);
 }
 
-/* Polls until rank `rank` is known to be lost on watch w. */
+/* Until rank `rank` is known to be lost on watch w. */
 static void await_loss_of(const struct gn_heartbeat *w, int rank)
 {
-	uint64_t until = gn_clock_ns() + 3000000000u;
-	struct timespec pause = {0, 2000000};
-
-	while (!gn_heartbeat_is_lost(w, rank)) {
-		if (gn_clock_ns() > until)
-			fail_msg("rank %d is not lost after 3 s", rank);
-		nanosleep(&pause, NULL);
-	}
+	while (!gn_heartbeat_is_lost(w, rank))
+		rest();
 }
 
 /* The second loss is reported like the first; who depends on neither goes on. */
@@ -159,7 +165,7 @@ static void test_each_loss_is_kept(void **state)
 	struct group g;
 
 	(void)state;
-	setup(&g, 5000);
+	setup(&g, NEVER_MS);
 	for (int r = 0; r < RANKS; r++)
 		assert_int_equal(gn_heartbeat_losses(g.watch[r]), 0);
 	crash(&g, 2);
@@ -198,7 +204,7 @@ static void test_survivors_are_waited_for(void **state)
 	struct group g;
 
 	(void)state;
-	setup(&g, 5000);
+	setup(&g, NEVER_MS);
 	crash(&g, 2);
 	await_loss_of(g.watch[3], 2);
 	assert_int_equal(pthread_create(&thread, NULL, leave, g.watch[0]), 0);
@@ -212,19 +218,20 @@ static void test_survivors_are_waited_for(void **state)
 static void test_whoever_left_is_known(void **state)
 {
 	const int with_1[] = {3, 1}, with_2[] = {3, 2}, others[] = {3, 0};
-	uint64_t started = gn_clock_ns(), until = started + 8000000000u;
-	struct timespec pause = {0, 20000000};
+	uint64_t started = gn_clock_ns();
 	pthread_t threads[2];
 	struct gn_err err;
 	struct group g;
 
 	(void)state;
-	setup(&g, 5000);
+	setup(&g, NEVER_MS);
 	for (int r = 1; r < 3; r++)
 		assert_int_equal(pthread_create(&threads[r - 1], NULL, leave, g.watch[r]), 0);
 	while ((gn_heartbeat_check_ranks(g.watch[3], with_1, 2, started, NULL) == GN_OK ||
-		gn_heartbeat_check_ranks(g.watch[3], with_2, 2, started, NULL) == GN_OK) && gn_clock_ns() < until)
-		nanosleep(&pause, NULL);
+		gn_heartbeat_check_ranks(g.watch[3], with_2, 2, started, NULL) == GN_OK)) {
+		pass_ms(20);
+		rest();
+	}
 	assert_int_equal(gn_heartbeat_check_ranks(g.watch[3], with_1, 2, started, &err), GN_ERR_PEER_LOST);
 	assert_non_null(strstr(err.text, "rank 1 on h1 is lost: it has left"));
 	assert_int_equal(gn_heartbeat_check_ranks(g.watch[3], with_2, 2, started, &err), GN_ERR_PEER_LOST);
@@ -275,11 +282,11 @@ static void test_loss_tells_of_all(void **state)
 	gn_recorder_waits_for(recorders[0], 1, 2, 0, -1);
 	gn_recorder_waits_for(recorders[1], 1, 3, 0, -1);
 	gn_recorder_set_phase(recorders[3], "writing a checkpoint", 60000);
-	setup_recorded(&g, 5000, recorders);
+	setup_recorded(&g, NEVER_MS, recorders);
 	crash(&g, 2);
 	for (int r = 0; r < RANKS; r++)
 		if (r != 2) {
-			await_loss(g.watch[r], 3000, &err);
+			await_loss(g.watch[r], &err);
 			/* none repeats its own state, be it told of it alone or with others */
 			if (strcmp(err.text, others))
 				fail_msg("rank %d is told '%s'", r, err.text);
@@ -306,21 +313,18 @@ static struct gn_channel begin_with_a_mute(struct gn_heartbeat_options *o, struc
 	return mute;
 }
 
-/* Two are lost, and one of them cannot be asked: whoever is left is told of the first all the same, and soon. */
+/* Two are lost, and one of them cannot be asked: whoever is left is told of the first all the same. */
 static void test_loss_while_one_is_mute(void **state)
 {
-	struct gn_heartbeat_options o = {.size = 3, .silent_after_ms = 60000, .timeout_ms = 5000, .secret = SECRET};
+	struct gn_heartbeat_options o = {.size = 3, .silent_after_ms = NEVER_MS, .timeout_ms = NEVER_MS, .secret = SECRET};
 	struct gn_heartbeat *w = NULL, *dies = NULL;
 	struct gn_err err;
-	uint64_t start;
 	struct gn_channel mute;
 
 	(void)state;
 	mute = begin_with_a_mute(&o, &w, &dies);
-	start = gn_clock_ns();
 	gn_heartbeat_destroy(dies, 0);
-	await_loss(w, 5000, &err);
-	assert_true(gn_clock_ns() - start < 2000000000u);
+	await_loss(w, &err);
 	assert_non_null(strstr(err.text, "rank 2 is lost: its connection closed unexpectedly"));
 	assert_non_null(strstr(err.text, "; rank 0 was before the first collective"));
 	close(mute.fd);
@@ -342,7 +346,7 @@ static struct gn_heartbeat_message next_of(struct gn_channel *c, enum gn_heartbe
 /* Rank 0 gives up while it still asks the others about a loss, which may be why: they are told of that first. */
 static void test_giving_up_over_a_loss(void **state)
 {
-	struct gn_heartbeat_options o = {.size = 3, .silent_after_ms = 60000, .timeout_ms = 5000, .secret = SECRET};
+	struct gn_heartbeat_options o = {.size = 3, .silent_after_ms = NEVER_MS, .timeout_ms = NEVER_MS, .secret = SECRET};
 	struct gn_heartbeat *w = NULL, *dies = NULL;
 	struct gn_heartbeat_message m;
 	struct gn_channel mute;
@@ -367,10 +371,10 @@ static void test_loss_of_rank_0(void **state)
 	struct group g;
 
 	(void)state;
-	setup(&g, 5000);
+	setup(&g, NEVER_MS);
 	gn_heartbeat_destroy(g.watch[0], 0);
 	for (int r = 1; r < RANKS; r++) {
-		await_loss(g.watch[r], 3000, &err);
+		await_loss(g.watch[r], &err);
 		assert_non_null(strstr(err.text, "rank 0 on h0"));
 		gn_heartbeat_destroy(g.watch[r], 1);
 	}
@@ -382,9 +386,9 @@ static void test_reason_travels(void **state)
 	struct group g;
 
 	(void)state;
-	setup(&g, 5000);
+	setup(&g, NEVER_MS);
 	gn_heartbeat_abort(g.watch[3], "shard 7 is broken");
-	await_loss(g.watch[1], 3000, &err);
+	await_loss(g.watch[1], &err);
 	assert_non_null(strstr(err.text, "rank 3 on h3"));
 	assert_non_null(strstr(err.text, "shard 7 is broken"));
 	for (int r = 0; r < RANKS; r++)
@@ -403,7 +407,7 @@ static void assert_refused(int fd)
 
 static void test_strangers(void **state)
 {
-	struct gn_heartbeat_options o = {.rank = 1, .size = RANKS, .silent_after_ms = 5000, .timeout_ms = 300};
+	struct gn_heartbeat_options o = {.rank = 1, .size = RANKS, .silent_after_ms = NEVER_MS, .timeout_ms = 1000};
 	const struct gn_secret secret = SECRET;
 	struct gn_heartbeat *none = NULL;
 	uint8_t garbage[4096];
@@ -412,7 +416,7 @@ static void test_strangers(void **state)
 	int fd, silent[300];
 
 	(void)state;
-	setup(&g, 5000);
+	setup(&g, NEVER_MS);
 	for (int i = 0; i < 300; i++)
 		silent[i] = knock(&g);
 	srand(3);
@@ -444,7 +448,7 @@ static void test_strangers(void **state)
 /* A rank that is connected but says nothing more: what a stopped process or a cut link looks like. */
 static void test_silence(void **state)
 {
-	struct gn_heartbeat_options o = {.size = 2, .silent_after_ms = 1200, .timeout_ms = 5000, .secret = SECRET};
+	struct gn_heartbeat_options o = {.size = 2, .silent_after_ms = 1200, .timeout_ms = NEVER_MS, .secret = SECRET};
 	struct group g;
 	struct gn_heartbeat *w = NULL;
 	struct gn_err err;
@@ -456,7 +460,7 @@ static void test_silence(void **state)
 	fd = come(&g, 1, 2, &o.secret, &err).fd;
 	assert_true(fd >= 0);
 	start = gn_clock_ns();
-	await_loss(w, 5000, &err);
+	await_loss(w, &err);
 	assert_true(gn_clock_ns() - start > 1000000000u);
 	assert_non_null(strstr(err.text, "rank 1"));
 	assert_non_null(strstr(err.text, "no heartbeat from it"));
@@ -466,9 +470,8 @@ static void test_silence(void **state)
 
 static void test_some_do_not_come(void **state)
 {
-	struct gn_heartbeat_options o = {.size = RANKS, .silent_after_ms = 5000, .timeout_ms = 400, .secret = SECRET};
+	struct gn_heartbeat_options o = {.size = RANKS, .silent_after_ms = NEVER_MS, .timeout_ms = 60000, .secret = SECRET};
 	struct gn_heartbeat *w[2] = {NULL, NULL};
-	uint64_t started = gn_clock_ns();
 	struct gn_heartbeat_contact invitation;
 	struct gn_err err;
 
@@ -476,22 +479,26 @@ static void test_some_do_not_come(void **state)
 	assert_ok(gn_heartbeat_host(&o, &w[0], &invitation, &err));
 	o.rank = 1;
 	assert_ok(gn_heartbeat_join(&o, &invitation, &w[1], &err));
+	pass_ms(59000);
+	assert_ok(gn_heartbeat_check(w[0], &err));
 	for (int r = 0; r < 2; r++) {
-		await_loss(w[r], 3000, &err);
+		while (gn_heartbeat_check(w[r], &err) == GN_OK) {
+			pass_ms(20);
+			rest();
+		}
 		assert_int_equal(err.status, GN_ERR_PEER_LOST);
-		assert_non_null(strstr(err.text, "rank 2 is lost: it did not join within 0."));
+		assert_non_null(strstr(err.text, "rank 2 is lost: it did not join within "));
 		assert_non_null(strstr(err.text, " s; neither did 3: are all 4 ranks started"));
 	}
-	assert_true(gn_clock_ns() - started >= 400000000u);
 	gn_heartbeat_destroy(w[1], GN_HEARTBEAT_EXIT_ALONE);
 	gn_heartbeat_destroy(w[0], GN_HEARTBEAT_EXIT_TOGETHER);
 	/* when all are there, it is silence that counts */
 	o.rank = 0;
 	o.silent_after_ms = 300;
-	o.timeout_ms = 60000;
+	o.timeout_ms = NEVER_MS;
 	assert_ok(gn_heartbeat_host(&o, &w[0], &invitation, &err));
 	gn_heartbeat_expect_all(w[0]);
-	await_loss(w[0], 3000, &err);
+	await_loss(w[0], &err);
 	assert_non_null(strstr(err.text, "rank 1 is lost: it did not join within"));
 	gn_heartbeat_destroy(w[0], 1);
 }
@@ -502,14 +509,15 @@ static void test_early_leaver(void **state)
 	struct gn_err err;
 	struct group g;
 	pthread_t thread;
-	uint64_t started = gn_clock_ns(), until = started + 8000000000u;
-	struct timespec pause = {0, 20000000};
+	uint64_t started = gn_clock_ns();
 
 	(void)state;
-	setup(&g, 5000);
+	setup(&g, NEVER_MS);
 	pthread_create(&thread, NULL, leave, g.watch[1]);
-	while (gn_heartbeat_check_wait(g.watch[2], started, &err) == GN_OK && gn_clock_ns() < until)
-		nanosleep(&pause, NULL);
+	while (gn_heartbeat_check_wait(g.watch[2], started, &err) == GN_OK) {
+		pass_ms(20);
+		rest();
+	}
 	assert_int_equal(gn_heartbeat_check_wait(g.watch[2], started, &err), GN_ERR_PEER_LOST);
 	assert_non_null(strstr(err.text, "rank 1 on h1"));
 	assert_int_equal(gn_heartbeat_check(g.watch[2], NULL), GN_OK);
@@ -526,9 +534,8 @@ static void test_early_leaver(void **state)
 /* Rank 0 stands still: the kernel takes connections for it, and nobody answers. All its addresses together get the time that one has. */
 static void test_rank_0_stands_still(void **state)
 {
-	struct gn_heartbeat_options o = {.rank = 1, .size = 2, .silent_after_ms = 500, .timeout_ms = 60000, .secret = SECRET};
+	struct gn_heartbeat_options o = {.rank = 1, .size = 2, .silent_after_ms = 800, .timeout_ms = NEVER_MS, .secret = SECRET};
 	struct gn_heartbeat_contact invitation = {.addresses.count = 4};
-	uint64_t started = gn_clock_ns();
 	struct gn_heartbeat *none = NULL;
 	struct gn_err err;
 	int fd, port = 0;
@@ -538,19 +545,20 @@ static void test_rank_0_stands_still(void **state)
 	invitation.port = port;
 	for (uint32_t i = 0; i < invitation.addresses.count; i++)
 		strcpy(invitation.addresses.text[i], "127.0.0.1");
+	polled_in_vain_ms = 0;
 	assert_int_equal(gn_heartbeat_join(&o, &invitation, &none, &err), GN_ERR_PEER_LOST);
 	assert_non_null(strstr(err.text, "rank 0 is lost"));
 	assert_non_null(strstr(err.text, "does not answer"));
-	assert_true(gn_clock_ns() - started < 3000000000u);
+	/* rounded up at each address */
+	assert_in_range(polled_in_vain_ms, 100, o.silent_after_ms + 10);
 	close(fd);
 }
 
-/* Rank 0 has died since it invited: that is known at once, however long silence may last. */
+/* Rank 0 has died since it invited: that is known, however long silence may last. */
 static void test_rank_0_is_gone(void **state)
 {
-	struct gn_heartbeat_options o = {.rank = 1, .size = 2, .silent_after_ms = 60000, .timeout_ms = 60000, .secret = SECRET};
+	struct gn_heartbeat_options o = {.rank = 1, .size = 2, .silent_after_ms = NEVER_MS, .timeout_ms = NEVER_MS, .secret = SECRET};
 	struct gn_heartbeat_contact invitation = {.addresses = {2, {"127.0.0.1", "127.0.0.2"}}};
-	uint64_t started = gn_clock_ns();
 	struct gn_heartbeat *none = NULL;
 	struct gn_err err;
 	int fd, port = 0;
@@ -562,7 +570,6 @@ static void test_rank_0_is_gone(void **state)
 	assert_int_equal(gn_heartbeat_join(&o, &invitation, &none, &err), GN_ERR_PEER_LOST);
 	assert_non_null(strstr(err.text, "rank 0 is lost"));
 	assert_non_null(strstr(err.text, "refused"));
-	assert_true(gn_clock_ns() - started < 5000000000u);
 }
 
 /* Takes one connection and hands on what comes, both ways, until both ends are gone. */
@@ -644,7 +651,7 @@ static void test_someone_mute_comes_first(void **state)
 /* Somebody between them changes what rank 1 says: it is not taken for rank 1's. */
 static void test_changed_on_its_way(void **state)
 {
-	struct gn_heartbeat_options o = {.size = 2, .silent_after_ms = 4000, .timeout_ms = 60000, .secret = SECRET};
+	struct gn_heartbeat_options o = {.size = 2, .silent_after_ms = NEVER_MS, .timeout_ms = NEVER_MS, .secret = SECRET};
 	struct gn_heartbeat_contact real, told = {.addresses = {.count = 1, .text = {"127.0.0.1"}}};
 	struct gn_heartbeat *watches[2] = {NULL, NULL};
 	struct relay relay = {-1, 0, 1};
@@ -658,7 +665,7 @@ static void test_changed_on_its_way(void **state)
 	assert_int_equal(pthread_create(&thread, NULL, hand_on, &relay), 0);
 	o.rank = 1;
 	assert_ok(gn_heartbeat_join(&o, &told, &watches[1], &err));
-	await_loss(watches[0], 5000, &err);
+	await_loss(watches[0], &err);
 	assert_non_null(strstr(err.text, "rank 1 is lost: a heartbeat that claims to be its own is not authentic"));
 	gn_heartbeat_destroy(watches[1], 0);
 	gn_heartbeat_destroy(watches[0], 0);
