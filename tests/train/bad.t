@@ -136,7 +136,7 @@ check 'goes on in a line of its own' grep -q '^{"event": "start"' "$dir/torn.jso
 # Two runs at once: the log is the first one's until it ends.
 timeout -k 5 300 "$gannet" train --data "$dir/train" --model lenet --lr 0.02 --steps 1000000000 --threads 1 --log "$dir/both.jsonl" 2>"$dir/first" &
 first=$!
-while kill -0 $first && ! grep -q '"start"' "$dir/both.jsonl"; do sleep 0.1; done 2>/dev/null
+check 'a run without an end' until_true grep -q '"start"' "$dir/both.jsonl"
 expect 2 "another run is writing the log $dir/both.jsonl" 'a log that another run is writing' train --log "$dir/both.jsonl"
 expect 2 'another run is writing the log' 'with four ranks, too' lenet 4 16 --steps 2 --log "$dir/both.jsonl"
 kill -TERM $first

@@ -5,6 +5,12 @@ set -u
 . "$GN_SOURCE/tests/train/common.sh"
 
 check 'digits are packed' pack_digits
+# Every fourth of those to evaluate on is enough, with the oracle.
+few() {
+	mkdir "$dir/files" && tar -xJf "$GN_SOURCE/data/digits/digits-val.tar.xz" -C "$dir/files" && rm -r "$dir/val" || return
+	find "$dir/files" -name '*.jpg' | sort | awk 'NR % 4' | xargs rm && "$gannet" pack --out "$dir/val" "$dir/files"
+}
+check 'few of them' few
 check 'a network' lenet 1 32 --steps 20 --checkpoint "$dir/run"
 answers() { # NAME RANKS OPTION...
 	name=$1 ranks=$2
@@ -46,9 +52,9 @@ at = start + header[name]["data_offsets"][0]
 data[at:at + 4] = struct.pack("<f", float("nan"))
 open(f"{sys.argv[1]}/nan.safetensors", "wb").write(data)
 PY
-expect 0 'logits of 1000 of 1000 images are not finite' 'are told' timeout -k 5 300 "$gannet" eval --data "$dir/val" --model lenet \
+expect 0 'logits of 250 of 250 images are not finite' 'are told' timeout -k 5 300 "$gannet" eval --data "$dir/val" --model lenet \
 	--weights "$dir/nan.safetensors"
-expect 0 '"top1": 0, "top5": 0, "loss": null, "nonfinite": 1000' 'and answer nothing right' timeout -k 5 300 "$gannet" eval \
+expect 0 '"top1": 0, "top5": 0, "loss": null, "nonfinite": 250' 'and answer nothing right' timeout -k 5 300 "$gannet" eval \
 	--data "$dir/val" --model lenet --weights "$dir/nan.safetensors"
 expect 2 'cannot write .*/none/l.npy' 'a folder that is not there' answers none 2 --logits "$dir/none/l.npy"
 

@@ -1,6 +1,7 @@
 #!/bin/bash
 # --shard and --compress in pipelines, tensor groups and both: over the ranks that have the same part of the network. Sharded: the bits of the
-# same mesh without, a part of the state on each rank, checkpoints for every mesh. Compressed: fewer bytes, what is kept back in checkpoints.
+# same mesh without, a part of the state on each rank, checkpoints for every mesh.
+# Compressed: fewer bytes, what is kept back in checkpoints; mesh_compress.t has all methods.
 set -u
 # shellcheck source=tests/train/digits.sh
 . "$GN_SOURCE/tests/train/digits.sh"
@@ -26,13 +27,13 @@ lars='--optimizer lars --lr 2 --ema 0.9 --clip 0.5'
 # Norms of whole tensors and of the whole gradient, averages, evaluations of both.
 # shellcheck disable=SC2086 # options
 {
-	check 'pipelines' lenet pipe 4 --steps 6 $pipe $lars --val "$scratch/val"
-	check 'sharded' lenet pipe-s 4 --steps 6 $pipe $lars --val "$scratch/val" --shard optimizer
+	check 'pipelines' lenet pipe 4 --steps 4 $pipe $lars --val "$scratch/val"
+	check 'sharded' lenet pipe-s 4 --steps 4 $pipe $lars --val "$scratch/val" --shard optimizer
 	check 'the same bits' same pipe pipe-s
 	check 'and averages' cmp "$(weights pipe ema)" "$(weights pipe-s ema)"
 	check 'half of the state' halves pipe-s
-	check 'tensor groups' lenet tensor 4 --steps 6 $tensor $lars
-	check 'sharded' lenet tensor-s 4 --steps 6 $tensor $lars --shard optimizer
+	check 'tensor groups' lenet tensor 4 --steps 4 $tensor $lars
+	check 'sharded' lenet tensor-s 4 --steps 4 $tensor $lars --shard optimizer
 	check 'within 1e-6' near tensor tensor-s 1e-6
 	check 'half of the state' halves tensor-s
 	check 'gradients of two batches, too' lenet tensor-g 4 --steps 2 $tensor --accumulate 2 --lr 0.02 --shard gradients
@@ -45,14 +46,14 @@ lars='--optimizer lars --lr 2 --ema 0.9 --clip 0.5'
 	# Checkpoints of parts of parts go on in every mesh, and whole ones in parts.
 	for from in pipe pipe-s; do
 		cp -r "$scratch/$from" "$scratch/$from-2"
-		check "$from goes on sharded" lenet "$from-2" 4 --steps 9 --resume auto $pipe $lars --shard optimizer
+		check "$from goes on sharded" lenet "$from-2" 4 --steps 6 --resume auto $pipe $lars --shard optimizer
 		cp -r "$scratch/$from" "$scratch/$from-3"
-		check "and with tensor groups" lenet "$from-3" 4 --steps 9 --resume auto $tensor $lars --shard optimizer
+		check "and with tensor groups" lenet "$from-3" 4 --steps 6 --resume auto $tensor $lars --shard optimizer
 		cp -r "$scratch/$from" "$scratch/$from-4"
-		check "and without a mesh" lenet "$from-4" 2 --steps 9 --resume auto --micro-batches 2 $lars --shard optimizer
+		check "and without a mesh" lenet "$from-4" 2 --steps 6 --resume auto --micro-batches 2 $lars --shard optimizer
 	done
 	for n in 2 3 4; do check 'the same bits' same pipe-$n pipe-s-$n; done
-	check 'as sharded all along' lenet long 4 --steps 9 $pipe $lars --shard optimizer --checkpoint-every 6
+	check 'as sharded all along' lenet long 4 --steps 6 $pipe $lars --shard optimizer --checkpoint-every 4
 	check 'the same bits' same long pipe-s-2
 }
 
@@ -63,29 +64,18 @@ less() { # NAME FACTOR
 	read -r few many < <(sent "$1")
 	[[ $few && $many ]] && awk -v a="$few" -v b="$many" -v f="$2" 'BEGIN { exit !(a * f < b) }' || { echo "$1: $few MB of $many"; return 1; }
 }
+# compressed MESH HOW RANKS: four steps with fewer bytes, and again in halves
 # shellcheck disable=SC2086
-for mesh in pipe tensor both; do
-	ranks=4
-	[[ $mesh != both ]] || ranks=8
-	hows='bf16 powersgd:2'
-	[[ $mesh != pipe ]] || hows='int8 topk:0.05 powersgd:2' # slices would round their copies differently
-	for how in $hows; do
-		name=$mesh-${how%:*}
-		check "$mesh, $how" lenet $name $ranks --steps 8 --lr 0.02 ${!mesh} --compress $how --checkpoint-every 4
-		check 'fewer bytes' less $name 1.5
-		check 'the first half' lenet $name-r $ranks --steps 4 --lr 0.02 ${!mesh} --compress $how
-		check 'goes on' lenet $name-r $ranks --steps 8 --lr 0.02 --resume auto ${!mesh} --compress $how
-		check 'with what was kept back' same $name $name-r
-	done
-done
-# shellcheck disable=SC2086
-{
-	check 'the first half in pipelines' lenet other 4 --steps 4 --lr 0.02 $pipe --compress powersgd:2
-	check 'goes on in tensor groups' lenet other 4 --steps 6 --lr 0.02 --resume auto $tensor --compress powersgd:2
-	check 'without what was kept back' warns other 'made in another mesh: gradients that --compress kept back'
-	check 'and without a mesh' lenet other 4 --steps 8 --lr 0.02 --resume auto --compress powersgd:2
-	check 'which says so, too' warns other 'made in another mesh: gradients that --compress kept back'
-	check 'and back' lenet other 4 --steps 9 --lr 0.02 --resume auto $pipe --compress powersgd:2
-	check 'which says so, too' warns other 'made in another mesh: gradients that --compress kept back'
+compressed() {
+	lenet "$1-$2" "$3" --steps 4 --lr 0.02 ${!1} --compress "$2" --checkpoint-every 2 && less "$1-$2" 1.5 &&
+		lenet "$1-$2-r" "$3" --steps 2 --lr 0.02 ${!1} --compress "$2" &&
+		lenet "$1-$2-r" "$3" --steps 4 --lr 0.02 --resume auto ${!1} --compress "$2"
 }
+# The loops of mesh_compress.t are over all methods and meshes.
+# shellcheck disable=SC2086
+for way in 'pipe int8' 'tensor powersgd:2'; do
+	read -r mesh how <<<"$way"
+	check "$mesh, $how" compressed $mesh $how 4
+	check 'with what was kept back' same $mesh-$how $mesh-$how-r
+done
 finish
