@@ -58,6 +58,7 @@ tests_transport_test_hub_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_rails_SOURCES = tests/transport/test_rails.c tests/transport/made_up_sys.h
 tests_transport_test_rails_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_rails_LDADD = $(TRANSPORT_TEST_LIBS)
+tests_transport_test_regroup_SOURCES = tests/transport/test_regroup.c tests/transport/made_up_clock.h
 tests_transport_test_regroup_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_regroup_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_recorder_CPPFLAGS = $(TEST_CPPFLAGS)

@@ -2,7 +2,6 @@
  * addresses that come over the network. */
 #include "tests/test.h"
 
-#include "src/base/clock.h"
 #include "transport/bootstrap/boot_tree.h"
 #include "transport/bootstrap/bootstrap.h"
 #include "transport/auth/handshake.h"
@@ -18,8 +17,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define TIMEOUT_MS 2000
-#define SOON_NS 4000000000u
+/* That is to be reached, and that none reaches. */
+#define TIMEOUT_MS 1000
+#define HANGS_MS 300000
 
 static struct gn_secret secret;
 static char secret_file[] = "/tmp/gn-test-bootstrap.XXXXXX";
@@ -75,16 +75,15 @@ static void *come_and_stand_still(void *argument)
 {
 	struct guest *g = argument;
 	const struct timespec pause = {0, 10000000};
-	uint64_t until = gn_clock_ns() + SOON_NS;
 	const uint64_t none = 0, pack[2] = {8, 0};
 	struct gn_channel c;
 	struct gn_err err;
 
-	while (gn_net_connect("127.0.0.1", g->port, 1000, &g->fd, &err) && gn_clock_ns() < until)
+	while (gn_net_connect("127.0.0.1", g->port, HANGS_MS, &g->fd, &err))
 		nanosleep(&pause, NULL);
 	c.fd = g->fd;
-	if (gn_handshake_join(&c, &secret, GN_HANDSHAKE_RENDEZVOUS, 1, 2, 3000, &err) || gn_channel_send(&c, &none, sizeof none, 1000) ||
-	    gn_channel_send(&c, &pack[0], sizeof pack[0], 1000) || gn_channel_send(&c, &pack[1], sizeof pack[1], 1000))
+	if (gn_handshake_join(&c, &secret, GN_HANDSHAKE_RENDEZVOUS, 1, 2, HANGS_MS, &err) || gn_channel_send(&c, &none, sizeof none, HANGS_MS) ||
+	    gn_channel_send(&c, &pack[0], sizeof pack[0], HANGS_MS) || gn_channel_send(&c, &pack[1], sizeof pack[1], HANGS_MS))
 		return "rank 1 could not join";
 	return NULL;
 }
@@ -95,7 +94,6 @@ static void test_exchange_with_the_silent(void **state)
 	const size_t len_bytes = (size_t)48 << 20;
 	struct guest guest = {.port = free_port(), .fd = -1};
 	struct gn_launcher d = place(0, guest.port);
-	uint64_t started = gn_clock_ns();
 	struct gn_gathered out = {0};
 	void *failure;
 	char *mine = calloc(1, len_bytes);
@@ -107,12 +105,12 @@ static void test_exchange_with_the_silent(void **state)
 	assert_non_null(mine);
 	assert_int_equal(pthread_create(&thread, NULL, come_and_stand_still, &guest), 0);
 	assert_ok(gn_bootstrap_env(&d, NULL, NULL, &b, &err));
-	gn_bootstrap_set_timeout(b, TIMEOUT_MS);
+	gn_bootstrap_set_timeout(b, HANGS_MS);
 	assert_ok(b->ops->root_info(b, "word", 4, NULL, NULL, &err));
+	gn_bootstrap_set_timeout(b, TIMEOUT_MS);
 	assert_int_equal(b->ops->exchange(b, mine, len_bytes, &out, &err), GN_ERR_STALL);
 	assert_non_null(strstr(err.text, "timed out"));
 	assert_null(out.items);
-	assert_true(gn_clock_ns() - started < SOON_NS);
 	pthread_join(thread, &failure);
 	assert_null(failure);
 	close(guest.fd);
@@ -123,7 +121,6 @@ static void test_exchange_with_the_silent(void **state)
 /* What listens there takes connections and says nothing. */
 static void test_meeting_point_stands_still(void **state)
 {
-	uint64_t started = gn_clock_ns();
 	struct gn_bootstrap *b = NULL;
 	struct gn_launcher d;
 	struct gn_err err;
@@ -138,7 +135,6 @@ static void test_meeting_point_stands_still(void **state)
 	gn_bootstrap_set_timeout(b, TIMEOUT_MS);
 	assert_int_equal(b->ops->root_info(b, NULL, 0, &word, &len, &err), GN_ERR_STALL);
 	assert_non_null(strstr(err.text, "does not answer"));
-	assert_true(gn_clock_ns() - started < SOON_NS);
 	assert_null(word);
 	close(fd);
 	b->ops->destroy(b, 0);
@@ -161,16 +157,16 @@ static void *lie_then_host(void *argument)
 
 	memcpy(challenge.magic, challenge_magic, sizeof challenge.magic);
 	memcpy(forged.magic, verdict_magic, sizeof forged.magic);
-	if (gn_net_listen(NULL, &port, &listener, &err) || gn_net_readable(listener, TIMEOUT_MS) != 1)
+	if (gn_net_listen(NULL, &port, &listener, &err) || gn_net_readable(listener, HANGS_MS) != 1)
 		return "nobody came";
 	fd = gn_net_accept(listener);
 	close(listener);
-	if (gn_net_send_all(fd, &challenge, sizeof challenge, 1000) || gn_net_receive_all(fd, &claim, sizeof claim, 1000) ||
-	    gn_net_send_all(fd, &forged, sizeof forged, 1000))
+	if (gn_net_send_all(fd, &challenge, sizeof challenge, HANGS_MS) || gn_net_receive_all(fd, &claim, sizeof claim, HANGS_MS) ||
+	    gn_net_send_all(fd, &forged, sizeof forged, HANGS_MS))
 		failure = "rank 1 does not shake hands";
 	close(fd);
 	if (!gn_bootstrap_env(&d, NULL, NULL, &b, &err))
-		gn_bootstrap_set_timeout(b, 10 * TIMEOUT_MS);
+		gn_bootstrap_set_timeout(b, HANGS_MS);
 	if (!b || b->ops->root_info(b, "word", 4, NULL, NULL, &err))
 		failure = "rank 1 did not come again";
 	if (b)
@@ -190,7 +186,7 @@ static void test_forged_refusal(void **state)
 	(void)state;
 	assert_int_equal(pthread_create(&thread, NULL, lie_then_host, &root), 0);
 	assert_ok(gn_bootstrap_env(&d, NULL, NULL, &b, &err));
-	gn_bootstrap_set_timeout(b, 10 * TIMEOUT_MS);
+	gn_bootstrap_set_timeout(b, HANGS_MS);
 	assert_ok(b->ops->root_info(b, NULL, 0, &word, &len, &err));
 	assert_int_equal(len, 4);
 	assert_memory_equal(word, "word", 4);
@@ -415,7 +411,7 @@ static void test_interfaces(void **state)
 	assert_ok(gn_boot_tree_create(&b, 1, NULL, &tree, &contact, &err));
 	assert_int_equal(contact.addresses.count, 1);
 	assert_string_equal(contact.addresses.text[0], "127.0.0.1");
-	assert_ok(gn_net_connect("127.0.0.1", contact.port, 1000, &fd, &err));
+	assert_ok(gn_net_connect("127.0.0.1", contact.port, HANGS_MS, &fd, &err));
 	close(fd);
 	gn_boot_tree_destroy(tree);
 	tree = NULL;
