@@ -1,6 +1,6 @@
 #!/bin/bash
 # Random faults in runs with --elastic: one to three ranks are killed, stopped for good, or stopped for a while, or the links of their nodes are cut
-# for good or for a while, after a random step or while the others recover. The run ends; ranks end with code 0, or 4 where they were stopped, cut off
+# for good or for a while, after a random step and so many waits of the victim, or while the others recover. The run ends; ranks end with code 0, or 4 where they were stopped, cut off
 # or too few were left; all that end well hold the same parameters; on one node those of a run of as many ranks at each step that was stopped
 # and started again; the loss is that of a run without faults; and each sample was used once, in one world at a time. GN_FAULTS runs (6; 100 in tests/long),
 # GN_SEED the first; each is repeated by its own seed. GN_WITH: more options of the runs. As root half of the runs are on several nodes.
@@ -23,12 +23,12 @@ code_of() { cat "$scratch/$1.$2.code" 2>/dev/null; }
 seconds() { printf '%d.%03d' $(($1 / 1000)) $(($1 % 1000)); }
 # strike NAME RANK: after it was drawn when and how
 strike() {
-	local fault=${faults[RANDOM % ${#faults[@]}]} ms=$((RANDOM % 3 ? RANDOM % 60 : RANDOM % 1500)) pause=$((RANDOM % 5000 + 100)) node r
+	local fault=${faults[RANDOM % ${#faults[@]}]} waits=$((RANDOM % 3 ? RANDOM % 200 : RANDOM % 3000)) pause=$((RANDOM % 5000 + 100)) node r
 	if ((nodes)); then
 		fault=${link_faults[RANDOM % ${#link_faults[@]}]} node=$(node_of "$2" "$ranks")
 	fi
-	echo "$fault: rank $2${node:+ on node $node} after $ms ms more (pause: $pause ms)"
-	sleep "$(seconds $ms)"
+	echo "$fault: rank $2${node:+ on node $node} after $waits waits more (pause: $pause ms)"
+	after_waits "$(cat "$scratch/$1.$2.pid")" "$waits"
 	struck+=("$2")
 	if [[ $fault == cut || $fault == blink ]]; then
 		for ((r = 0; r < ranks; r++)); do ((node != $(node_of $r "$ranks"))) || struck+=("$r"); done
@@ -99,7 +99,7 @@ fault() { # SEED
 		heal {1..4}
 	fi
 	echo "$ranks ranks, $nodes nodes, $victims faults after step $after ${train[*]:13} ${pipes[*]} ${more[*]}"
-	GANNET_LOG=debug $begin "$name" $ranks $after --steps $steps --log-every 1 --elastic 1 --heartbeat-timeout -k 5 300 --checkpoint "$scratch/$name" \
+	GANNET_LOG=debug $begin "$name" $ranks $after --steps $steps --log-every 1 --elastic 1 --heartbeat-timeout 5 --checkpoint "$scratch/$name" \
 		--checkpoint-every 40 "${more[@]}" || { cat "$scratch/$name.err"; return 1; }
 	for ((r = 0, rank = RANDOM; r < victims; r++, rank++)); do strike "$name" $((rank % ranks)); done
 	let_go "$name" $ranks
