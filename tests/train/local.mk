@@ -80,7 +80,7 @@ SLOW_TESTS += tests/train/onnx.t tests/train/recipe.t tests/train/augment.t test
 SLOW_TESTS += tests/train/servers.t tests/train/servers_lost.t
 SLOW_TESTS += tests/train/networks.t
 SLOW_TESTS += tests/train/elastic_states.t tests/train/elastic_batch.t tests/train/elastic_join.t tests/train/stage.t tests/train/compress_auto.t tests/train/compress_learns.t tests/train/mesh_compress.t \
-	tests/train/sampling.t tests/train/local_steps.t tests/train/bf16_emulated.t
+	tests/train/sampling.t tests/train/local_steps.t tests/train/bf16_emulated.t tests/train/pipeline_recompute.t
 EXTRA_DIST += tests/train/tensor_networks.t tests/train/pipeline_networks.t tests/train/mode_faults.t tests/train/elastic_faults.t
 UNIT_TESTS += tests/train/test_tensor
 tests_train_test_tensor_CPPFLAGS = $(TEST_CPPFLAGS)

@@ -13,6 +13,7 @@ warns() { grep -q "$2" "$scratch/$1.err"; }
 
 pipe='--parallel data=2,pipeline=2 --cut conv2 --micro-batches 2'
 tensor='--parallel data=2,tensor=2'
+# shellcheck disable=SC2034 # by name
 both='--parallel data=2,pipeline=2,tensor=2 --cut conv2'
 
 # sent NAME: bytes that a rank sends in a step, by the log's event of the start
