@@ -11,9 +11,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* A death has to be known by then. */
-#define NOTICE_S 10.0
-
 /* Sends that nobody waits for. */
 static void check_close_unmatched(struct cluster *cluster)
 {
@@ -141,12 +138,12 @@ static void die(void)
 	raise(SIGKILL);
 }
 
-/* Until test or isend says so; returns how long it took, or -1. */
+/* Until test or isend says so, by half of the limit; returns how long it took, or -1. */
 static double notice(struct cluster *cluster, void *comm, void *data, size_t bytes, void *mhandle, void *request)
 {
 	double began = now_s();
 
-	while (now_s() - began < NOTICE_S) {
+	while (now_s() - began < cluster->options->limit_s / 2.0) {
 		int done = 0;
 
 		if (!request && plug_isend(&cluster->plug, comm, data, bytes, 0, mhandle, &request))
@@ -199,7 +196,7 @@ static void with_a_dead_peer(struct cluster *cluster, int kill_sender, int look)
 	if (look)
 		noticed = notice(cluster, comm, buffers, bytes, mhandle, sends ? requests[1] : requests[COUNT - 1]);
 	if (noticed < 0)
-		fail(cluster, "%.0f s after the %s died no call has failed", NOTICE_S, kill_sender ? "sender" : "receiver");
+		fail(cluster, "%.0f s after the %s died no call has failed", cluster->options->limit_s / 2.0, kill_sender ? "sender" : "receiver");
 	began = now_s();
 	dereg(cluster, comm, mhandle);
 	cluster_close(cluster, sends, comm);

@@ -110,7 +110,7 @@ static void check_listen_reuse(struct cluster *cluster)
 
 static void check_recreate(struct cluster *cluster)
 {
-	enum { CYCLES = 16, SETTLED = 6 };
+	enum { CYCLES = 10, SETTLED = 4 };
 	int descriptors = 0, now;
 
 	cluster_load(cluster);
@@ -141,7 +141,7 @@ static void check_recreate(struct cluster *cluster)
 	plug_close(&cluster->plug);
 }
 
-enum { RING_COUNT = 12, RING_BYTES = 700000, RING_DEPTH = 3, RING_WAYS = 4 };
+enum { RING_COUNT = 6, RING_BYTES = 700000, RING_DEPTH = 3, RING_WAYS = 4 };
 
 /* One connection of the ring, in one direction. */
 struct way {
@@ -288,7 +288,7 @@ struct worker {
 
 static void *work(void *argument)
 {
-	enum { COUNT = 60, BYTES = 40000 };
+	enum { COUNT = 30, BYTES = 40000 };
 	struct worker *w = argument;
 	struct cluster *cluster = &w->cluster;
 	int sends = !cluster->rank;
@@ -342,7 +342,7 @@ const struct cluster_check checks_life[] = {
 	 check_communicators},
 	{"failed-init", "finalize after an init that failed, and another try", 1, 0, 0, check_failed_init},
 	{"listen-reuse", "one listener, six connections from two processes", 3, 0, 0, check_listen_reuse},
-	{"recreate", "connect and close sixteen times; no descriptor is left behind", 2, 0, 2, check_recreate},
+	{"recreate", "connect and close ten times; no descriptor is left behind", 2, 0, 2, check_recreate},
 	{"ring", "four processes in a ring, large messages both ways at once", 4, 0, 0, check_ring},
 	{"last-message", "what is done arrives, though the sender ends at once", 2, 0, 0, check_last_message},
 	{"reload", "dlclose and dlopen, four times", 2, 0, 0, check_reload},

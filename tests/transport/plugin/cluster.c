@@ -285,7 +285,7 @@ int count_descriptors(void)
 
 void within(struct cluster *cluster, double began_s, const char *what)
 {
-	const double limit_s = 6;
+	const double limit_s = 0.3 * cluster->options->limit_s;
 
 	if (now_s() - began_s > limit_s)
 		fail(cluster, "%s took %.1f s, more than %.0f", what, now_s() - began_s, limit_s);

@@ -80,7 +80,7 @@ void dereg(struct cluster *cluster, void *comm, void *mhandle);
 /* One message over a connection, both ends of which call it. */
 void one_message(struct cluster *cluster, int sends, void *comm, size_t bytes, uint64_t seed);
 int count_descriptors(void);
-/* fail() when it has taken longer than closing may. */
+/* fail() when it has taken longer than closing may: 6 s with the default limit, more where --limit says that the machine is slow. */
 void within(struct cluster *cluster, double began_s, const char *what);
 /* After all that, does a new connection between 0 and 1 work? Ends with cluster_unload(). */
 void still_works(struct cluster *cluster);

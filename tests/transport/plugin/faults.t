@@ -63,7 +63,7 @@ caught stranger strangers "a stranger's"
 caught stranger token 'makes a connection'
 caught handle-state moved-handle 'hang'
 caught keep-memory dereg-midway 'signal 11'
-caught patient close-stopped 'more than 6'
+caught patient close-stopped 'more than [0-9]'
 caught abandon abandoned 'descriptors are open'
 caught lose idle-sender 'has not come'
 caught linger exit 'does not end'
