@@ -27,8 +27,9 @@ run() { # RANKS NAME OPTION...
 	lenet "$ranks" 8 --val "$dir/val" --schedule constant --log "$dir/$name.jsonl" --log-every 10 --no-overlap --bucket 1M --epochs 2 "$@"
 }
 check 'a run on the source' run 2 plain
-staged() { # NAME STAGE PATTERN: runs, each as right as the others, until one is longer than its copy takes
-	for _ in 1 2 3 4 5 6; do
+staged() { # NAME STAGE PATTERN: runs, each as right as the others, until one is longer than its copy takes, however often that is
+	local end=$((SECONDS + tap_limit))
+	while ((SECONDS < end)); do
 		rm -f "$dir/$1.jsonl"
 		run 2 "$1" --stage "$2" >"$dir/$1.out" 2>&1 || break
 		[[ $(final "$1") == "$(final plain)" ]] || break

@@ -4,7 +4,7 @@
 set -u
 . "$GN_SOURCE/tests/train/common.sh"
 
-options="--model resnet20 --batch 4 --threads 1 --loader-threads 1 --log-every 1"
+options="--model resnet20 --batch 2 --threads 1 --loader-threads 1 --log-every 1"
 # shellcheck disable=SC2086 # a list
 train() { # OPTION...: two ranks
 	timeout -k 5 300 "$gannet" launch -n 2 -- "$gannet" train --data "$dir/few" --val "$dir/many" $options --log "$dir/run.jsonl" \
@@ -30,8 +30,8 @@ ends() { # CODE: the launcher's, in $code
 launcher=
 trap 'test -z "$launcher" || kill -KILL "$launcher" 2>/dev/null; rm -rf "$dir"' EXIT
 
-check 'a few images are packed' "$gannet" pack --out "$dir/few" --synthetic 32 --classes 4 --size 32x32
-check 'and many for validation' "$gannet" pack --out "$dir/many" --synthetic 3000 --classes 4 --size 32x32
+check 'a few images are packed' "$gannet" pack --out "$dir/few" --synthetic 16 --classes 4 --size 32x32
+check 'and many for validation' "$gannet" pack --out "$dir/many" --synthetic 1000 --classes 4 --size 32x32
 start --epochs 2
 check 'the epoch is in a checkpoint before it is evaluated' wait_for "$dir/run.jsonl" '"event": "checkpoint"'
 check 'SIGTERM' kill -TERM "$launcher"
@@ -76,7 +76,7 @@ again() {
 	ends "$1"
 }
 rm -r "$dir/run" "$dir/run.jsonl" "$dir/out"
-start --data "$dir/many" --batch 1000
+start --data "$dir/many" --batch 400
 check 'ranks that are in a long step are interrupted' interrupt
 again 130
 check "once more, and end (code $code)" test "$code" = 130
@@ -84,7 +84,7 @@ check 'in that step' test "$(count step)" = 0
 check 'without a checkpoint' test ! -e "$dir/run/latest"
 rm "$dir/run.jsonl" "$dir/out"
 # shellcheck disable=SC2086
-env --default-signal=INT "$gannet" train --data "$dir/many" $options --batch 2000 --device ref --log "$dir/run.jsonl" >"$dir/out" 2>&1 &
+env --default-signal=INT "$gannet" train --data "$dir/many" $options --batch 800 --device ref --log "$dir/run.jsonl" >"$dir/out" 2>&1 &
 launcher=$!
 check 'so is a run of one rank' interrupt
 again 130

@@ -30,11 +30,11 @@ apart() { "$GN_SOURCE/tests/train/apart" "$(weights "$1" "${4:-model}")" "$(weig
 	check 'the same up to rounding: norms are of all slices of all stages' apart data eight 1e-4
 	small='--side 16 --channels 1 --ema 0.9'
 	scores() { "$jsonl" "$scratch/$1.jsonl" eval images top1 top5 ema.top1 | grep . || echo "none in $1"; }
-	check 'resnet20 on one rank' net res1 1 resnet20 --batch 100 --steps 2 $small --val "$scratch/val"
-	check 'divided among two' net res2 2 resnet20 --batch 100 --steps 2 $small --val "$scratch/val" --parallel tensor=2
+	check 'resnet20 on one rank' net res1 1 resnet20 --batch 40 --steps 2 $small --val "$scratch/val"
+	check 'divided among two' net res2 2 resnet20 --batch 40 --steps 2 $small --val "$scratch/val" --parallel tensor=2
 	check 'the same up to rounding, batch norm as well' apart res1 res2 1e-4
 	check 'and as many right, of the average, too' test "$(scores res1)" = "$(scores res2)"
-	check 'in a pipeline, too' net res4 4 resnet20 --batch 100 --steps 2 $small --val "$scratch/val" --parallel pipeline=2,tensor=2 --cut layer3
+	check 'in a pipeline, too' net res4 4 resnet20 --batch 40 --steps 2 $small --val "$scratch/val" --parallel pipeline=2,tensor=2 --cut layer3
 	check 'the same up to rounding' apart res1 res4 1e-4
 	check 'and as many right' test "$(scores res1)" = "$(scores res4)"
 
