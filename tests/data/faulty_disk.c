@@ -1,7 +1,7 @@
 /* LD_PRELOAD: a disk that fails. GN_FAIL="CALL ERRNO AFTER": after AFTER successes below the folder GN_FAIL_BELOW, CALL fails with that
  * error, again and again; only on rank GN_FAIL_RANK. "stall N 0": each pwrite() waits until the file `go` is there; with the Nth the file
- * `stalled` is made. "stall-syncfs N 0": the same of syncfs(). "late-syncfs ERRNO 0": the first syncfs() fails after a second, as it does
- * once of a disk that failed. For tests/data/stage_disks.t. */
+ * `stalled` is made. "stall-syncfs N 0": the same of syncfs(). "late-syncfs ERRNO BYTES": the first syncfs() fails, as it does once of a
+ * disk that failed, when as many bytes have been written. Without PMIX_RANK it is rank 0. For tests/data/stage_disks.t. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -12,6 +12,8 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+static long was_read, written; /* bytes, by pread() and pwrite(), anywhere */
 
 static int is_below(const char *path)
 {
@@ -25,7 +27,7 @@ static int is_chosen(const char *call, const char *path, int *code, int *after)
 	const char *fail = getenv("GN_FAIL"), *rank = getenv("PMIX_RANK"), *which = getenv("GN_FAIL_RANK");
 	char name[32];
 
-	return fail && rank && which && !strcmp(rank, which) && sscanf(fail, "%31s %d %d", name, code, after) == 3 && !strcmp(name, call) && is_below(path);
+	return fail && which && !strcmp(rank ? rank : "0", which) && sscanf(fail, "%31s %d %d", name, code, after) == 3 && !strcmp(name, call) && is_below(path);
 }
 
 static int fails_now(const char *call, const char *path)
@@ -55,11 +57,12 @@ static void stall(const char *name, const char *path)
 static int fails_late(const char *path)
 {
 	static int done;
-	int code, unused;
+	int code, bytes;
 
-	if (!is_chosen("late-syncfs", path, &code, &unused) || __atomic_add_fetch(&done, 1, __ATOMIC_SEQ_CST) > 1)
+	if (!is_chosen("late-syncfs", path, &code, &bytes) || __atomic_add_fetch(&done, 1, __ATOMIC_SEQ_CST) > 1)
 		return 0;
-	sleep(1);
+	while (__atomic_load_n(&written, __ATOMIC_SEQ_CST) < bytes)
+		usleep(1000);
 	errno = code;
 	return 1;
 }
@@ -85,17 +88,20 @@ static int fails(const char *call, int fd)
 
 #define NEXT(name) (*(void **)&next = dlsym(RTLD_NEXT, name))
 
-#define ON_DATA(name, data)                                                     \
-	ssize_t name(int fd, data buffer, size_t len, off_t at)                 \
-	{                                                                       \
-		ssize_t (*next)(int, data, size_t, off_t);                      \
-										\
-		return fails(#name, fd) ? -1 : (NEXT(#name), next(fd, buffer, len, at)); \
+#define ON_DATA(name, data, counter)                                                                         \
+	ssize_t name(int fd, data buffer, size_t len, off_t at)                                              \
+	{                                                                                                    \
+		ssize_t (*next)(int, data, size_t, off_t), done;                                             \
+													     \
+		done = fails(#name, fd) ? -1 : (NEXT(#name), next(fd, buffer, len, at));                     \
+		if (done > 0)                                                                                \
+			__atomic_add_fetch(counter, done, __ATOMIC_SEQ_CST);                                 \
+		return done;                                                                                 \
 	}
-ON_DATA(pread, void *)
-ON_DATA(pread64, void *)
-ON_DATA(pwrite, const void *)
-ON_DATA(pwrite64, const void *)
+ON_DATA(pread, void *, &was_read)
+ON_DATA(pread64, void *, &was_read)
+ON_DATA(pwrite, const void *, &written)
+ON_DATA(pwrite64, const void *, &written)
 
 ssize_t write(int fd, const void *buffer, size_t len)
 {

@@ -19,11 +19,7 @@ guests_up NFS
 server() { cluster run 1 bash -c "export PATH=\$PATH:/usr/sbin; $1"; }
 client() { cluster run 2 bash -c "export UCX_WARN_UNUSED_ENV_VARS=n PATH=\$PATH:/usr/sbin lab=$lab gannet=$gannet; $1"; }
 until_there() { # FILE
-	local end=$((SECONDS + 120))
-	until [[ -e $1 ]]; do
-		((SECONDS < end)) || return 1
-		sleep 0.1
-	done
+	until_true test -e "$1"
 }
 
 refused() { # PATTERN COMMAND...: it fails, and says so

@@ -2,6 +2,7 @@
 # gannet stage with a node whose disk fails or is full, or that cannot read the source: it fails alone, says which file and why, has no
 # copy under the final name and is complete after the next run; a node that cannot read gets all from the others.
 set -u
+tree_mb=20 tree_files=100
 # shellcheck source=tests/data/tree.sh
 . "$GN_SOURCE/tests/data/tree.sh"
 # shellcheck disable=SC2154 # tree.sh sets work and gannet
@@ -51,7 +52,7 @@ done
 check 'of both names of pwrite one is used' grep pwrite <<<"$tried"
 for code in $eio $estale; do
 	at=$work/read-$code
-	for call in pread pread64; do nodes 1 "$work/src" "$call $code 5" src "$at" >"out.$call"; rm -rf "$work/once"; mv "$at" "$work/once"; grep -q "$(text_of "$code")" "out.$call" && break; done
+	for call in pread pread64; do nodes 1 "$work/src" "$call $code 0" src "$at" >"out.$call"; rm -rf "$work/once"; mv "$at" "$work/once"; grep -q "$(text_of "$code")" "out.$call" && break; done
 	told() { cat out.pread*; grep -q "$(text_of "$code"); gets everything from other nodes" out.pread*; }
 	check "a node cannot read the source ($(text_of "$code"))" told
 	check 'and gets all from the others' alike once/n0 once/n1 once/n2
@@ -94,7 +95,7 @@ check 'an earlier copy can be read while the disk takes the new one' read_meanwh
 # The sync that is under way when all is there is told that the disk failed, and that of the end is not.
 mkdir many && head -c 20000000 /dev/urandom | split -b 250000 - many/
 failed_beside() {
-	nodes 0 "$work/beside/n0" "late-syncfs $eio 0" many beside 1 --threads 4 >out
+	nodes 0 "$work/beside/n0" "late-syncfs $eio 20000000" many beside 1 --threads 4 >out
 	local code=$?
 	cat out
 	((code != 0)) && grep -q "cannot sync .*: $(text_of "$eio")" out && test ! -e beside/n0

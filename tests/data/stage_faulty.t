@@ -1,6 +1,7 @@
 #!/bin/bash
 # gannet stage with a node that damages what it sends: found by the receivers, named, asked no more; all nodes get right copies.
 set -u
+tree_mb=20 tree_files=100
 # shellcheck source=tests/data/tree.sh
 . "$GN_SOURCE/tests/data/tree.sh"
 sanitized=${GN_SANITIZED-}

@@ -66,29 +66,26 @@ for name in tree file; do
 done
 check 'the tree is as it was' alike disk/tree
 cp -a src other && touch other/big
-late() { # a program begins to read the old copy while the new one is made
+late() { # a program begins to read the old copy while the new one is made, which stands at its first bytes until then
 	local job code
-	for _ in 1 2 3 4 5; do
+	GN_FAIL='stall 1 0' GN_FAIL_RANK=0 GN_FAIL_BELOW=disk/tree.gannet-part LD_PRELOAD=$work/disk.so \
 		"$gannet" stage --from other --to disk/tree --threads 1 >late.log 2>&1 &
-		job=$! pids="$pids $!"
-		until_true chunks disk/tree.gannet-part/journal 1 && kill -STOP $job
-		[ ! -e disk/tree.gannet-part/tree ] || break
-		# it was faster than the signal: again
-		kill -CONT $job
-		wait $job
-		stage src disk/tree >/dev/null
-	done
-	holding disk/tree && until_true eval '! flock --exclusive --nonblock disk/tree true'
-	kill -CONT $job
+	job=$! pids="$pids $!"
+	until_true test -e stalled && holding disk/tree && until_true eval '! flock --exclusive --nonblock disk/tree true'
+	touch go
 	wait $job
 	code=$?
 	kill -9 "${pids##* }"
 	cat late.log
 	[ $code -eq 1 ] && grep -q 'disk/tree is a copy that a program reads' late.log && alike disk/tree
 }
-check 'one that is held when the new one is whole is kept' late
-expect 0 '"kept_bytes": [1-9]' 'the next run replaces it, with what was copied' stage other disk/tree
-check 'rightly' diff -r other/d2 disk/tree/d2
+if [ ! "${GN_SANITIZED-}" ] && ${CC:-cc} -shared -fPIC -o disk.so "$GN_SOURCE/tests/data/faulty_disk.c" -ldl 2>cc.err; then
+	check 'one that is held when the new one is whole is kept' late
+	expect 0 '"kept_bytes": [1-9]' 'the next run replaces it, with what was copied' stage other disk/tree
+	check 'rightly' diff -r other/d2 disk/tree/d2
+else
+	skip 'one that is held when the new one is whole is kept' 'a preloaded library needs a compiler, and a build without sanitizers'
+fi
 stage src disk/tree >/dev/null
 removes_beside() { # a lock that is held for a moment, as one that looks at it has it
 	perl -e 'use Fcntl ":flock"; open my $f, "<", shift or die; flock $f, LOCK_SH or die; my $at = (stat $f)[1]; my $pid = fork;
@@ -159,13 +156,11 @@ rm disk/x disk/x.gannet-stage
 
 # kill -9 while it removes
 killed() {
-	local i
-	for i in 0 1 2 3 4 5; do
+	local calls
+	for calls in 1 2 3 4 50 200; do
 		[ -e disk/kill ] || { rm -rf disk/kill.gannet-part && stage src disk/kill >/dev/null; } || return 1
-		"$gannet" stage --to disk --remove kill >/dev/null 2>&1 &
-		[ $i = 0 ] || until_true test -e disk/kill.gannet-part/old -o ! -e disk/kill
-		kill -9 $! 2>/dev/null
-		wait $! 2>/dev/null
+		dies_at disk $calls "$gannet" stage --to disk --remove kill >/dev/null 2>&1
+		[ $? = 9 ] || return 1
 		[ ! -e disk/kill ] || alike disk/kill || return 1
 		[ -e disk/kill ] || state kill incomplete || ! copies --list | grep -q '"kill"' || return 1
 	done
@@ -177,9 +172,9 @@ check 'and the next finishes it' left other
 # Staging and removing at the same time: who waits for a lock must not get one that was removed
 race() {
 	local i pid failed=0
-	for i in $(seq 20); do copies --remove >/dev/null 2>&1; done &
+	for i in $(seq 10); do copies --remove >/dev/null 2>&1; done &
 	pid=$!
-	for i in $(seq 12); do
+	for i in $(seq 5); do
 		stage src/d1 disk/race >/dev/null || failed=1
 		stage packed disk/set >/dev/null || failed=1
 	done

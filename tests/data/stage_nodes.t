@@ -1,6 +1,7 @@
 #!/bin/bash
 # gannet stage over several nodes: one reading of the source in all, also when nodes die.
 set -u
+tree_mb=24 tree_files=100
 # shellcheck source=tests/data/tree.sh
 . "$GN_SOURCE/tests/data/tree.sh"
 # Each rank is a node with a name of its own. What it read is in /proc until it is waited for.
@@ -8,7 +9,9 @@ cat >node <<'END'
 use strict; my ($gannet, @arg) = @ARGV; my $rank = $ENV{PMIX_RANK};
 system('hostname', "node$rank") == 0 or die;
 my $pid = fork // die;
-if (!$pid) { exec $gannet, 'stage', '--json', '--to', "$ENV{TO}/n$rank", @arg or die }
+my @dies = grep { /^\Q$rank\E:/ } split ' ', $ENV{DIES} // '';    # RANK:CALLS: it is killed there
+my @before = @dies ? ($ENV{KILLER}, "$ENV{WORK}/$ENV{TO}/n$rank.gannet-part", $dies[0] =~ /:(.*)/) : ();
+if (!$pid) { exec @before, $gannet, 'stage', '--json', '--to', "$ENV{TO}/n$rank", @arg or die }
 open my $f, '>', "pid.$rank.tmp" or die; print $f $pid; close $f; rename "pid.$rank.tmp", "pid.$rank";
 syscall 247, 1, $pid, my $info = "\0" x 128, 0x01000004, 0;    # waitid(P_PID, WEXITED | WNOWAIT)
 if (open my $io, '<', "/proc/$pid/io") {
@@ -18,9 +21,10 @@ if (open my $io, '<', "/proc/$pid/io") {
 waitpid $pid, 0;
 exit($? & 127 ? 9 : $? >> 8);
 END
+dies='' # RANK:CALLS...: that rank is killed right before its call of that number which changes its copy
 nodes() { # TO RANKS ARG...
 	rm -f rchar.* pid.*
-	TO=$1 timeout -k 5 300 "$gannet" launch -n "$2" --keep-going -- unshare --uts perl node "$gannet" --from src "${@:3}"
+	DIES=$dies KILLER=$GN_BUILD/tests/train/kill_at_call WORK=$work TO=$1 timeout -k 5 300 "$gannet" launch -n "$2" --keep-going -- unshare --uts perl node "$gannet" --from src "${@:3}"
 }
 all_alike() { # TO RANK...
 	local n
@@ -44,16 +48,7 @@ if [ "$(id -u)" -eq 0 ] && unshare --uts true 2>/dev/null && [ "$(uname -m)" = x
 	check 'rightly' all_alike four 0 1 2 3
 
 	lose() { # a leader that is killed with its part of the source in hand
-		local job
-		for _ in 1 2 3 4 5; do
-			nodes lost 4 --threads 1 >lost.out 2>lost.err &
-			job=$!
-			until_true chunks lost/n2.gannet-part/journal 2 && kill -9 "$(cat pid.2)"
-			wait $job
-			# it was faster than the kill: again
-			[ -e lost/n2 ] || break
-			rm -rf lost
-		done
+		dies=2:100 nodes lost 4 --threads 1 >lost.out 2>lost.err
 		cat lost.out lost.err
 		grep -q '"nodes": 4, "failed_nodes": 1,' lost.out && grep -q 'node2: not staged: its leader was lost' lost.err
 	}
@@ -64,17 +59,8 @@ if [ "$(id -u)" -eq 0 ] && unshare --uts true 2>/dev/null && [ "$(uname -m)" = x
 	check 'rightly' all_alike lost 2
 
 	kill_all() {
-		local job r
-		for _ in 1 2 3 4 5; do
-			nodes dead 4 --threads 1 >/dev/null 2>&1 &
-			job=$!
-			until_true chunks dead/n1.gannet-part/journal 3
-			for r in 0 1 2 3; do kill -9 "$(cat pid.$r)"; done
-			wait $job
-			ls -d dead/n[0-3] 2>/dev/null || return 0
-			rm -rf dead
-		done
-		return 1
+		dies='0:130 1:130 2:130 3:130' nodes dead 4 --threads 1 >/dev/null 2>&1
+		! ls -d dead/n[0-3] 2>/dev/null && [ -s dead/n1.gannet-part/journal ]
 	}
 	check 'all nodes killed' kill_all
 	expect 0 '"failed_nodes": 0,.*"kept_bytes": [1-9]' 'go on' nodes dead 4

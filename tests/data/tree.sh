@@ -53,4 +53,6 @@ chunks() { # FILE COUNT: that many lines of chunks
 work=$(mktemp -d)
 trap 'chmod -R u+w "$work" 2>/dev/null; rm -rf "$work"' EXIT
 cd "$work" || exit 1
-odd src 40 300
+odd src "${tree_mb:-40}" "${tree_files:-300}"
+# dies_at FOLDER CALLS COMMAND...: it is killed, with code 9, right before its call of that number which changes something below FOLDER.
+dies_at() { "$GN_BUILD/tests/train/kill_at_call" "$work/$1" "${@:2}"; }
