@@ -55,6 +55,7 @@ static void check_no_wait(struct cluster *cluster)
 {
 	char handle[GN_NCCL_HANDLE_BYTES];
 	void *listener = NULL, *comm = NULL;
+	const double slow_s = cluster->options->limit_s / 50.0;
 	double end;
 	int calls = 0, slow = 0;
 
@@ -74,10 +75,10 @@ static void check_no_wait(struct cluster *cluster)
 			double before = now_s();
 
 			must(cluster, plug_connect(&cluster->plug, cluster->context, cluster->device, handle, &comm), "connect");
-			slow += calls && now_s() - before > 0.4;
+			slow += calls && now_s() - before > slow_s;
 		}
 		if (slow > 1)
-			fail(cluster, "%d of %d calls of connect blocked for more than 0.4 s", slow, calls);
+			fail(cluster, "%d of %d calls of connect blocked for more than %.1f s", slow, calls, slow_s);
 	}
 	meet(cluster);
 	if (cluster->rank)
@@ -407,7 +408,7 @@ static void check_optional(struct cluster *cluster)
 	comm = cluster_pair(cluster, 0, 1);
 	mhandle = reg(cluster, comm, buffer, BYTES);
 	for (int i = 0; i < COUNT; i++) {
-		double end = now_s() + 5;
+		double end = now_s() + cluster->options->limit_s / 4.0;
 
 		if (!cluster->rank) {
 			fill(buffer, BYTES, (uint64_t)i);
