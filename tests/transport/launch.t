@@ -239,11 +239,12 @@ check "kill -9 of rank 1 over shm: the others end and name it" kill_one shm 1 KI
 check "kill -9 of rank 0: the others end and name it" kill_one auto 0 KILL
 # Both at once: what takes time is that nothing is heard of them.
 two_stopped() {
-	local code
+	local code other
 	kill_one shm 3 STOP >"$scratch/stopped" 2>&1 &
+	other=$!
 	kill_one tcp 0 STOP
 	code=$?
-	wait %1
+	wait "$other"
 	echo "code $?" >>"$scratch/stopped"
 	return $code
 }
