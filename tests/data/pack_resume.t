@@ -9,13 +9,28 @@ cd "$work" || exit 1
 mkdir tree && tar -C tree --strip-components=1 -xf "$GN_SOURCE/data/digits/digits-train.tar.xz"
 cp "$GN_SOURCE/data/digits/digits-train.tar.xz" train.tar.xz
 
-halt() { # SIGNAL FILE BYTES COMMAND...: starts it and ends it by SIGNAL once out.tmp-pack/FILE has that many bytes; its code
-	signal=$1 file=out.tmp-pack/$2 bytes=$3
-	shift 3
+killer=$GN_BUILD/tests/train/kill_at_call
+dies_at() { # CALLS COMMAND...: it is killed right before its call of that number which changes something below out.tmp-pack
+	calls=$1
+	shift
+	"$killer" "$work/out.tmp-pack" "$calls" "$@" >log 2>&1
+	test $? -eq 9 || cat log
+}
+lists() { # DATASET COMMAND...: which makes it, and its calls in DATASET.calls
+	whole=$1
+	shift
+	"$killer" "$work/$whole.tmp-pack" 0 "$@" >"$whole.calls"
+}
+first() { # DATASET FILE: the number of the first call that opens it
+	awk -v file="$2" '$2 == "openat" && $3 == file { print $1; exit }' "$1.calls"
+}
+stop_at() { # FILE BYTES COMMAND...: it gets SIGTERM once out.tmp-pack/FILE has that many bytes; its code
+	file=out.tmp-pack/$1 bytes=$2
+	shift 2
 	"$@" 2>log &
 	pid=$!
-	while [ "$(stat -c %s "$file" 2>/dev/null || echo 0)" -lt "$bytes" ] && kill -0 $pid 2>/dev/null; do :; done
-	kill "-$signal" $pid 2>/dev/null
+	until_true eval '[ "$(stat -c %s "$file")" -ge "$bytes" ] || ! kill -0 $pid'
+	kill -TERM $pid 2>/dev/null
 	wait $pid 2>/dev/null
 }
 halted() { # the last one left something
@@ -33,18 +48,23 @@ flip() { # FILE OFFSET: inverts one bit
 made() {
 	"$gannet" pack --out "$1" --threads "$2" --shard-bytes 256K --synthetic 6000 --classes 2 --size 16x16
 }
-check 'made-up images, not stopped' made made.whole 2
-halt KILL spool 500000 "$gannet" pack --out out --threads 1 --shard-bytes 256K --synthetic 6000 --classes 2 --size 16x16
+# not_stopped DATASET: those images, by one thread
+not_stopped() {
+	lists "$1" "$gannet" pack --out "$1" --threads 1 --shard-bytes 256K --synthetic 6000 --classes 2 --size 16x16
+}
+check 'made-up images, not stopped' not_stopped made.whole
+# an image is two calls
+dies_at 1300 "$gannet" pack --out out --threads 1 --shard-bytes 256K --synthetic 6000 --classes 2 --size 16x16
 check 'killed while images are made: nothing under the final name' halted
 expect 0 'resuming an earlier pack: [0-9]{3,} images are done' 'the same command goes on' made out 2
 check 'to the same bytes' same made.whole
-halt TERM spool 500000 "$gannet" pack --out out --threads 1 --shard-bytes 256K --synthetic 6000 --classes 2 --size 16x16
+stop_at spool 500000 "$gannet" pack --out out --threads 1 --shard-bytes 256K --synthetic 6000 --classes 2 --size 16x16
 check 'stopped by SIGTERM: code 5' test $? -eq 5
 check 'and what to do' grep -q 'out.tmp-pack holds the finished part: the same command resumes' log
 cp -r out.tmp-pack kept
 expect 0 'resuming' 'and the same command does' made out 2
 check 'to the same bytes' same made.whole
-halt KILL shard-00003.h5 1 "$gannet" pack --out out --threads 1 --shard-bytes 256K --synthetic 6000 --classes 2 --size 16x16
+dies_at "$(first made.whole shard-00004.h5)" "$gannet" pack --out out --threads 1 --shard-bytes 256K --synthetic 6000 --classes 2 --size 16x16
 check 'killed while shards are written: nothing under the final name' halted
 inode=$(stat -c %i out.tmp-pack/shard-00000.h5)
 expect 0 'resuming an earlier pack: 6000 images' 'the same command goes on' made out 2
@@ -98,12 +118,12 @@ check 'leaves nothing' test ! -e out.tmp-pack
 
 # an archive and a folder
 check 'an archive, not stopped' "$gannet" pack --out archive.whole --shard-bytes 256K train.tar.xz
-halt KILL spool 300000 "$gannet" pack --out out --threads 1 --shard-bytes 256K train.tar.xz
+dies_at 1000 "$gannet" pack --out out --threads 1 --shard-bytes 256K train.tar.xz
 check 'killed while it is read' halted
 expect 0 'resuming an earlier' 'goes on' "$gannet" pack --out out --shard-bytes 256K train.tar.xz
 check 'to the same bytes' same archive.whole
-check 'a folder, not stopped' "$gannet" pack --out tree.whole --shard-bytes 256K tree
-halt KILL journal 100000 "$gannet" pack --out out --threads 1 --shard-bytes 256K tree
+check 'a folder, not stopped' lists tree.whole "$gannet" pack --out tree.whole --threads 1 --shard-bytes 256K tree
+dies_at 2000 "$gannet" pack --out out --threads 1 --shard-bytes 256K tree
 check 'killed while it is read' halted
 cp -r out.tmp-pack kept2
 expect 0 'resuming an earlier' 'goes on' "$gannet" pack --out out --shard-bytes 256K tree
@@ -112,7 +132,7 @@ mv kept2 out.tmp-pack && rm tree/0/*7.jpg && cp tree/1/1_00001.jpg tree/0/0_0000
 check 'a folder that has changed meanwhile' "$gannet" pack --out out --shard-bytes 256K tree
 check 'not stopped' "$gannet" pack --out changed.whole --shard-bytes 256K tree
 check 'is packed as it is now' same changed.whole
-halt KILL shard-00006.h5 1 "$gannet" pack --out out --threads 1 --shard-bytes 256K tree
+dies_at "$(first tree.whole shard-00007.h5)" "$gannet" pack --out out --threads 1 --shard-bytes 256K tree
 check 'killed when most shards are written' halted
 rm -r tree/5 tree/6 tree/7 tree/8 tree/9
 check 'with half of the images gone' "$gannet" pack --out out --shard-bytes 256K tree

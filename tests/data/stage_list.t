@@ -171,10 +171,10 @@ check 'and the next finishes it' left other
 
 # Staging and removing at the same time: who waits for a lock must not get one that was removed
 race() {
-	local i pid failed=0
-	for i in $(seq 10); do copies --remove >/dev/null 2>&1; done &
+	local pid failed=0
+	for _ in $(seq 10); do copies --remove >/dev/null 2>&1; done &
 	pid=$!
-	for i in $(seq 5); do
+	for _ in $(seq 5); do
 		stage src/d1 disk/race >/dev/null || failed=1
 		stage packed disk/set >/dev/null || failed=1
 	done
