@@ -25,11 +25,12 @@ first() { # DATASET FILE: the number of the first call that opens it
 	awk -v file="$2" '$2 == "openat" && $3 == file { print $1; exit }' "$1.calls"
 }
 stop_at() { # FILE BYTES COMMAND...: it gets SIGTERM once out.tmp-pack/FILE has that many bytes; its code
-	file=out.tmp-pack/$1 bytes=$2
+	file=out.tmp-pack/$1
+	bytes=$2
 	shift 2
 	"$@" 2>log &
 	pid=$!
-	until_true eval '[ "$(stat -c %s "$file")" -ge "$bytes" ] || ! kill -0 $pid'
+	until_true sh -c '[ "$(stat -c %s "$1")" -ge "$2" ] || ! kill -0 $3' sh "$file" "$bytes" $pid
 	kill -TERM $pid 2>/dev/null
 	wait $pid 2>/dev/null
 }
