@@ -22,7 +22,7 @@ check "the same encrypted" every_way env GN_ENCRYPT_NETWORK=1
 sent() { ip -s -j link show dev "$1" | python3 -c 'import json, sys; print(json.load(sys.stdin)[0]["stats64"]["rx"]["bytes"])'; }
 bench() { # FILE MODE ARG...: one row of JSON; the bytes over each link in one and two
 	one=$(sent "$first") two=$(sent "$second")
-	step "$gannet" bench "$2" --transport tcp --json --warmup 1 --iters 3 "${@:3}" >"$cluster/$1" 2>"$cluster/err" || { cat "$cluster/err"; return 1; }
+	step "$gannet" bench "$2" --transport tcp --json --warmup 1 --iters 2 "${@:3}" >"$cluster/$1" 2>"$cluster/err" || { cat "$cluster/err"; return 1; }
 	one=$(($(sent "$first") - one)) two=$(($(sent "$second") - two))
 	cat "$cluster/$1"
 	echo "$one and $two bytes"
@@ -32,22 +32,22 @@ value() { # FILE FIELD[.FIELD]
 }
 at_least() { perl -e 'exit !($ARGV[0] >= $ARGV[1] * $ARGV[2])' "$@"; }
 both() {
-	bench both allreduce --min-bytes 16M --max-bytes 16M --place in && [[ $(value both rails) == 2 ]] &&
-		at_least "$one" 0.8 "$two" && at_least "$two" 0.8 "$one" && ((one + two > 4 * 16 << 20))
+	bench both allreduce --min-bytes 8M --max-bytes 8M --place in && [[ $(value both rails) == 2 ]] &&
+		at_least "$one" 0.8 "$two" && at_least "$two" 0.8 "$one" && ((one + two > 3 * 8 << 20))
 }
-check "allreduce of 16 MiB: half of the bytes by each link" both
+check "allreduce of 8 MiB: half of the bytes by each link" both
 alone() {
-	bench alone allreduce --min-bytes 16M --max-bytes 16M --place in --rails 1 && [[ $(value alone rails) == 1 ]] && ((two < 100000)) || return 1
+	bench alone allreduce --min-bytes 8M --max-bytes 8M --place in --rails 1 && [[ $(value alone rails) == 1 ]] && ((two < 100000)) || return 1
 	echo "# bus bandwidth: $(value both in_place.busbw_gb_per_s) GB/s by both links, $(value alone in_place.busbw_gb_per_s) by one"
 }
 check "--rails 1: all of them by the first" alone
 printf '%s\n' "$tap_output" | grep '^#'
 message() {
-	bench message p2p --min-bytes 8M --max-bytes 8M --factor 2 || return 1
+	bench message p2p --min-bytes 4M --max-bytes 4M --factor 2 || return 1
 	head -n 1 "$cluster/message" >"$cluster/one-way"
 	[[ $(value one-way rails) == 2 ]] && at_least "$one" 0.8 "$two" && at_least "$two" 0.8 "$one"
 }
-check "one message of 8 MiB is divided, too" message
+check "one message of 4 MiB is divided, too" message
 # The bench measures the links with larger ones, so their counters say nothing here.
 small() { # RANKS RAILS
 	local ranks=$1
@@ -98,40 +98,37 @@ docker() {
 }
 check "a bridge of containers is not taken for the network" docker
 
-# Once the limit has been measured by both links, messages go by the first alone.
+# Once the limit has been measured by both links, messages go by the first alone: it carries 20 KB while the second does not 2.
 by_the_first_alone() {
 	local one two
 	one=$(sent "$first") two=$(sent "$second")
-	sleep 0.3
-	((two > start + (1 << 20) && $(sent "$first") > one + 20000 && $(sent "$second") < two + 2000))
+	((two > start + (1 << 20))) || return 1
+	until_true sent_more "$first" $((one + 20000)) && ! sent_more "$second" $((two + 2000))
 }
-# cut_when CONDITION MS ARG...: a bench whose second link is cut once CONDITION holds says within so many milliseconds what is
-# wrong, and ends.
+sent_more() { (($(sent "$1") > $2)); }
+# cut_when CONDITION VARIABLE=VALUE ARG...: a bench whose second link is cut once CONDITION holds says what is wrong, and ends. The
+# limits that are not the variable's are 600 s, longer than anybody waits here. TCP keepalive goes by that of heartbeats.
 cut_when() {
-	local pid cut_at took
+	local pid
 	start=$(sent "$second")
-	step "$gannet" bench allreduce --transport tcp "${@:3}" >"$cluster/out" 2>"$cluster/err" &
+	step env GANNET_HEARTBEAT_TIMEOUT=600 GANNET_STALL_TIMEOUT=600 "$2" "$gannet" bench allreduce --transport tcp "${@:3}" >"$cluster/out" 2>"$cluster/err" &
 	pid=$!
 	until_true "$1" || { cat "$cluster/err"; kill $pid; return 1; }
-	cut_at=$(date +%s%3N)
 	ip link set "$second" down
-	until_true grep -qE "is lost|has stalled" "$cluster/err"
-	took=$(($(date +%s%3N) - cut_at))
+	until_true grep -qE "is lost|has stalled" "$cluster/err" || { cat "$cluster/err"; kill $pid; return 1; }
 	wait $pid
-	echo "# said after $took ms"
 	cat "$cluster/err"
-	((took <= $2)) && grep -q "Exited with exit code 4" "$cluster/err"
+	grep -q "Exited with exit code 4" "$cluster/err"
 }
 cut_idle() {
 	local code ranks=2
-	cut_when by_the_first_alone 6000 --min-bytes 1K --max-bytes 1K --iters 1000000 --place in
+	cut_when by_the_first_alone GANNET_HEARTBEAT_TIMEOUT=5 --min-bytes 1K --max-bytes 1K --iters 1000000 --place in
 	code=$?
 	ip link set "$second" up
 	((code == 0)) &&
 		[[ $(grep -cE "^gannet bench: .*rank [0-3] on n[12] is lost: the connection to it by eth1 broke" "$cluster/err") == 2 ]]
 }
 check "a link cut that nothing goes by just now: the job ends and names it" cut_idle
-printf '%s\n' "$tap_output" | grep '^#'
 
 # What node n1 sends by its second link leaves for a machine that is not there: of the pair, no connection comes about.
 astray() {
@@ -155,9 +152,8 @@ check "a link that reaches nobody is left out, and named" unreached
 
 flowing() { (($(sent "$second") > start + (16 << 20))); }
 cut_one() {
-	cut_when flowing 8000 --min-bytes 4M --max-bytes 4M --iters 100000 &&
+	cut_when flowing GANNET_STALL_TIMEOUT=5 --min-bytes 4M --max-bytes 4M --iters 100000 &&
 		[[ $(grep -cE "^gannet bench: .*(for rank [0-3]|rank [0-3] on n[12] is lost: .*) by eth1" "$cluster/err") == 4 ]]
 }
 check "one link cut on one node: the job ends and names peer and link" cut_one
-printf '%s\n' "$tap_output" | grep '^#'
 finish
