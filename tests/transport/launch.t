@@ -77,7 +77,7 @@ forwards() { # SIGNAL CODE
 	rm -f "$scratch/out"
 	# shellcheck disable=SC2016
 	timeout -k 5 300 "$gannet" launch -n 2 -- sh -c "trap 'echo got \$PMIX_RANK; kill \$child; exit $2' $1
-		sleep 50 & child=\$!; echo up; wait" >"$scratch/out" &
+		sleep 1000 & child=\$!; echo up; wait" >"$scratch/out" &
 	local pid=$!
 	await_line 2 '^up' "$scratch/out" || return 1
 	kill -"$1" "$(pgrep -P $pid)"
@@ -87,7 +87,7 @@ forwards() { # SIGNAL CODE
 check "SIGTERM reaches all ranks" forwards TERM 5
 check "SIGUSR1 reaches all ranks" forwards USR1 5
 by_signal() {
-	timeout -k 5 300 "$gannet" launch -n 2 -- sleep 50 &
+	timeout -k 5 300 "$gannet" launch -n 2 -- sleep 1000 &
 	local pid=$!
 	until (($(pgrep -c -P "$(pgrep -P $pid)") == 2)) 2>/dev/null; do sleep 0.05; done
 	kill -TERM "$(pgrep -P $pid)"
@@ -153,7 +153,7 @@ check "and says nothing when none failed" all_fine
 gone() { ! kill -0 "$1"; }
 dies_with_launcher() {
 	rm -f "$scratch/out"
-	"$gannet" launch -n 2 -- sh -c 'echo $$; exec sleep 100' >"$scratch/out" &
+	"$gannet" launch -n 2 -- sh -c 'echo $$; exec sleep 1000' >"$scratch/out" &
 	local pid=$! child
 	await_line 2 . "$scratch/out" || return 1
 	kill -9 $pid
@@ -200,7 +200,7 @@ sweeps() {
 	ln -s "$scratch/kept" "$tmp/gannet-launch-$(hostname).abcdef"
 	((UID)) || { mkdir "$tmp/gannet-launch-$(hostname).theirs" && chown 65534 "$tmp/gannet-launch-$(hostname).theirs"; } || return 1
 	# shellcheck disable=SC2016 # for the shell in there
-	TMPDIR=$tmp "$gannet" launch -n 1 -- sh -c 'echo "$GANNET_SECRET_FILE"; exec sleep 100' >"$scratch/out" &
+	TMPDIR=$tmp "$gannet" launch -n 1 -- sh -c 'echo "$GANNET_SECRET_FILE"; exec sleep 1000' >"$scratch/out" &
 	pid=$!
 	await_line 1 . "$scratch/out" || return 1
 	dead=$(cat "$scratch/out")
@@ -208,7 +208,7 @@ sweeps() {
 	wait $pid 2>/dev/null
 	[[ -s $dead ]] || return 1
 	# shellcheck disable=SC2016
-	TMPDIR=$tmp "$gannet" launch -n 1 -- sh -c 'echo "$GANNET_SECRET_FILE"; exec sleep 100' >"$scratch/live" &
+	TMPDIR=$tmp "$gannet" launch -n 1 -- sh -c 'echo "$GANNET_SECRET_FILE"; exec sleep 1000' >"$scratch/live" &
 	pid=$!
 	await_line 1 . "$scratch/live" && live=$(cat "$scratch/live") && TMPDIR=$tmp launch 1 true || return 1
 	ls -l "$tmp"
