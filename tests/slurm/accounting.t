@@ -48,10 +48,10 @@ check "summary: restart, waiting, core hours, memory of a node" python3 check.py
 expect 0 "^job $again, COMPLETED, 2 nodes, 4 processors, queued again 1 time$" "as text" on "$gannet" summary "$again"
 expect 0 "^  memory of a node: asked for 1.07 GB, 0\\.[2-9][0-9]* GB used at most" "with what was asked for" on "$gannet" summary "$again"
 # Of a step alone the two agree, but for what slurmstepd and the interpreter use before burn.py counts and after it: 0.07 s of a processor
-# a task on a quiet machine, and more on a slow or busy one, which 0.25 s a task leave room for.
+# a task on a quiet machine, and more on a slow or busy one, which 1.5 s a task leave room for. Counted twice it would be 4.
 step() {
 	# shellcheck disable=SC2016
-	on srun -N2 -J step env SLURM_RESTART_COUNT=1 BURN_S=8 sh -c 'RANK=step$SLURM_PROCID exec python3 "$0"' "$cluster/burn.py" || { echo "srun ended with $?"; return 1; }
+	on srun -N2 -J step env SLURM_RESTART_COUNT=1 BURN_S=4 sh -c 'RANK=step$SLURM_PROCID exec python3 "$0"' "$cluster/burn.py" || { echo "srun ended with $?"; return 1; }
 	until_true step_is_told || { on sacct -P -o JobID,State,TotalCPU --name step; cat "$cluster/told"; return 1; }
 }
 step_is_told() {
@@ -64,9 +64,9 @@ import json, sys
 told = json.load(sys.stdin)["slurm"]["core_hours_used"] * 3600
 used = [float(open(name).read()) for name in sys.argv[1:]]
 print("told", told, "s, used", used, file=open("told", "w"))
-sys.exit(not 0.98 * sum(used) <= told <= 1.02 * sum(used) + 0.25 * len(used))' "$cluster"/used.step[01]
+sys.exit(not 0.98 * sum(used) <= told <= 1.02 * sum(used) + 1.5 * len(used))' "$cluster"/used.step[01]
 }
-check "core hours of a step of srun are within 2 % of getrusage and its ends" step
+check "core hours of a step of srun are those of getrusage and its ends" step
 array() { submit --dir array --array 1-3 -- exec true && completed && on "$gannet" summary "$id"; }
 expect 0 "queued again 0 times" "tasks of an array are no restarts" array
 # As weeks later: scontrol knows nothing.

@@ -26,7 +26,7 @@ ended() { (($(wc -l <"$cluster/ended") >= $1)); }
 # as root, which the epilog leaves alone
 on srun sh -c "${leaves//ucx_shm_posix_1/ucx_shm_posix_root}"
 check "root's job ends" until_true ended 1
-other=$(on_user sbatch --parsable --chdir=/ --output=/dev/null --wrap 'sleep 100')
+other=$(on_user sbatch --parsable --chdir=/ --output=/dev/null --wrap 'sleep infinity')
 running() { on squeue -h -j "$other" -t R -o %T | grep -q RUNNING; }
 check "another job of the user runs" until_true running
 on_user srun sh -c "$leaves"

@@ -70,8 +70,8 @@ on srun -w n1 umount "$cluster/vc/nvme"
 
 train() {
 	submit --dir trained -N 2 --ppn 1 -- train --data "$cluster/train" --val "$cluster/val" --model lenet --epochs 3 --batch 32 --lr 0.02 --threads 1 \
-		--loader-threads 1 --checkpoint "$cluster/run" --log "$cluster/run.jsonl" --checkpoint-epochs 1 || return 1
-	until_true reached "$cluster/run.jsonl" 120 || return 1
+		--loader-threads 1 --checkpoint "$cluster/run" --log "$cluster/run.jsonl" --checkpoint-epochs 1 --log-every 1 || return 1
+	until_true reached "$cluster/run.jsonl" 5 || return 1
 	on scancel --batch --signal=USR1 "$id"
 	ended "$id" trained
 }

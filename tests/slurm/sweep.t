@@ -25,9 +25,12 @@ check "it alone starts again" until_true started
 check "the others do not" test "$(cat sweep/trial-[12].jsonl | grep -c '"event": "start"\|"event": "resume"')" = 2
 expect 1 "is there already" "a second sweep does not take the folder" on "$gannet" sweep run --grid lr=1 --dir sweep -- "${args[@]}"
 # One task at a time: while the first runs the second waits; then it stops at half of its steps, and is not queued again.
+# No node takes a job until top has been asked.
+on scontrol update NodeName=n1,n2 State=DRAIN Reason=test
 halved=$(on "$gannet" sweep run --grid lr=0.02,0.0000001 --max 1 --halving 2 --dir halved -- "${args[@]}" 2>/dev/null)
 check "a sweep with halving" test -n "$halved"
 expect 0 "^job ${halved}_2 is PENDING( \\([A-Za-z]+\\))?" "top tells that a trial waits" on "$gannet" top "${halved}_2"
+on scontrol update NodeName=n1,n2 State=RESUME
 halved_states() { "$gannet" sweep status --json halved | python3 -c 'import json, sys; print(*["%s:%d" % (t["state"], t["step"]) for t in map(json.loads, sys.stdin)])'; }
 both_over() { [[ $(halved_states) == "end:60 pruned:30" ]]; }
 check "the worse trial is stopped at half" until_true both_over
