@@ -2,6 +2,7 @@
 #include "tests/gpu/emulate_queue.h"
 #include "tests/gpu/emulate_runtime.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -290,8 +291,10 @@ static void hold(void)
 {
 	static std::atomic<int> held;
 
-	if (!held++ && setting("PMIX_RANK", 0) == setting("GANNET_EMULATED_HOLD_RANK", -1))
-		usleep((unsigned)setting("GANNET_EMULATED_HOLD_MS", 0) * 1000);
+	if (held++ || setting("PMIX_RANK", 0) != setting("GANNET_EMULATED_HOLD_RANK", -1))
+		return;
+	usleep((unsigned)setting("GANNET_EMULATED_HOLD_MS", 0) * 1000);
+	fprintf(stderr, "emulated: a copy took %d ms\n", setting("GANNET_EMULATED_HOLD_MS", 0));
 }
 
 /* Whether a copy to the host is not to begin yet: the others go on. begin: of that copy. */
