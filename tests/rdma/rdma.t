@@ -1,7 +1,7 @@
 #!/bin/bash
 # Allreduce, training and a lost rank over real verbs: two guests with soft RoCE (tests/rdma/cluster), by the environment bootstrap.
 # What the adapters count is read outside of gannet, too. There are two in each guest; all but a few tests use the first.
-# With GN_LONG in the environment (tests/long) also what takes minutes on emulated processors.
+# Every run shows the basics; with GN_LONG in the environment (tests/long) also what takes minutes on emulated processors.
 set -u
 # shellcheck source=tests/train/common.sh
 . "$GN_SOURCE/tests/train/common.sh"
@@ -77,9 +77,12 @@ if [[ ${GN_LONG:-} ]]; then
 	check "every collective, by every algorithm, in every type, over rc" by_adapter every_way rc
 	check "and over ud" by_adapter every_way ud
 else
-	check "every collective, by every algorithm, in one type, over rc" by_adapter every_way rc PROBE_TYPES=1
-	skip "in every type, and over ud" "takes minutes: tests/long rdma"
+	skip "every collective, by every algorithm, in every type, over rc and ud" "takes minutes: tests/long rdma"
 fi
+# long check NAME COMMAND...: only in tests/long, as far as it goes beyond what every run shows
+long() {
+	if [[ ${GN_LONG:-} ]]; then "$@"; else skip "$2" "takes minutes: tests/long rdma"; fi
+}
 # groups_over TRANSPORT ROUNDS SEED: random groups of four ranks, two in each guest
 groups_over() {
 	local guest code=0 pids=()
@@ -97,8 +100,8 @@ groups_over() {
 	cat "$dir"/groups.[12]
 	return $code
 }
-check "random groups over rc, sums right" groups_over rc 2 $((RANDOM + 1))
-check "random groups whose ranks in a guest share memory" groups_over auto 2 $((RANDOM + 1))
+long check "random groups over rc, sums right" groups_over rc 2 $((RANDOM + 1))
+long check "random groups whose ranks in a guest share memory" groups_over auto 2 $((RANDOM + 1))
 # one rank on one processor, which the kernel needs for soft RDMA
 check "who waits leaves the only processor to the kernel" grep -q 'using rxe0 at .*; blocking wait (CPUs oversubscribed)' "$dir/rows.rc"
 check "allreduce over tcp, right, not through the adapters" not_by_adapter rows tcp
@@ -109,7 +112,7 @@ expect 1 "tcp did not carry the traffic" "tcp that was rc is found out" \
 # Of so many endpoints UCX leaves rc for ud. A rank of two opens one.
 rc_within() { both env UCX_RC_MAX_NUM_EPS="$1" "$gannet" bench allreduce --json --transport rc --min-bytes 64K --max-bytes 64K --iters 1; }
 still_rc() { rc_within 1 && grep -q '"transport": "rc"' "$dir/out.0"; }
-check "UCX is told of the connections that are opened, not of the ranks" still_rc
+long check "UCX is told of the connections that are opened, not of the ranks" still_rc
 expect 1 "rank 0 on guest1 was to reach rank 1 on guest2 by rc, but UCX selected ud_verbs/rxe0:1: remove what prevents rc" \
 	"rc that UCX made ud ends at start, and is named" rc_within 0
 
@@ -167,7 +170,7 @@ compare() {
 		$(grep -cE '^\| (rc|tcp) \|( [0-9.]+ \|){7}$' "$dir/report/report.md") == 2 ]] &&
 		grep -q '^Crossover: ' "$dir/report/report.md"
 }
-check "ib-vs-eth.sbatch compares rc with tcp" compare
+long check "ib-vs-eth.sbatch compares rc with tcp" compare
 
 # doomed RANK COMMAND...: that rank is killed once its adapter has sent some of it; code and output are the other's
 doomed() {
@@ -195,7 +198,7 @@ nccl() {
 if [[ ${GN_LONG:-} ]]; then
 	check "the NCCL plugin over rc, in all that conform asks" nccl
 else
-	check "the NCCL plugin over rc, in what every connection needs" nccl --only handle,transfer,group,close-posted
+	check "the NCCL plugin over rc, in what every connection needs" nccl --only handle,transfer
 	skip "the NCCL plugin over rc, in all that conform asks" "takes minutes: tests/long"
 fi
 
@@ -215,7 +218,7 @@ quiet_ethernet() {
 	return $code
 }
 expect_code() { local wanted=$1; shift; "$@"; [[ $? == "$wanted" ]]; }
-check "tcp since one guest has lost its adapters: a warning that names hosts, an error with --transport-strict" quiet_ethernet
+long check "tcp since one guest has lost its adapters: a warning that names hosts, an error with --transport-strict" quiet_ethernet
 
 # --- the end of a cable, and of the cluster ---
 # no_way GUEST: what it sends by its second adapter from now on leaves for a machine that is not there. (With that device down,
@@ -269,7 +272,7 @@ left_out() {
 	grep -q "WARN.*rail rxe1:1 does not connect guest2 to the other nodes and is not used between them" \
 		"$dir/err.0" && grep -q "using rxe0 at [^,]*;" "$dir/err.0"
 }
-check "where it does not reach from the start it is left out, and named" left_out
+long check "where it does not reach from the start it is left out, and named" left_out
 
 read -r first <"$lab/guest1.pid"
 read -r second <"$lab/guest2.pid"
