@@ -1,4 +1,4 @@
-EXTRA_DIST += tests/run tests/long tests/harness tests/distro/deb tests/distro/run tests/cmd/tap.sh tests/lsan.supp tests/tsan.supp
+EXTRA_DIST += tests/README.md tests/run tests/long tests/harness tests/table tests/distro/deb tests/distro/run tests/cmd/tap.sh tests/lsan.supp tests/tsan.supp
 
 TEST_CPPFLAGS = $(AM_CPPFLAGS) $(CMOCKA_CFLAGS)
 
@@ -39,6 +39,12 @@ check-local: $(check_PROGRAMS) $(bin_PROGRAMS)
 check-slow:
 	$(MAKE) $(AM_MAKEFLAGS) check-local TESTS="$(SLOW_TESTS)"
 
+# Which files run where, for tests/long and .ci/run: run, those of tests/run; slow, of tests/long; gpu, of both a GPU and none.
+list-tests:
+	@echo 'run $(TESTS_TO_RUN)'
+	@echo 'slow $(SLOW_TESTS)'
+	@echo 'gpu tests/gpu/test_runtime $(GPU_TESTS) tests/gpu/device.t $(GPU_SHELL_TESTS)'
+
 # Everything the tests need, without running them. In two steps: all is a make of its own, and two at once build files twice.
 check-programs: all
 	$(MAKE) $(AM_MAKEFLAGS) $(check_PROGRAMS)
@@ -64,4 +70,4 @@ check-tsan: check-programs
 	  TESTS="$${TESTS:-$$(printf '%s ' $(TRANSPORT_TESTS) | sed 's,tests/transport/test_verify ,,') tests/transport/plugin/test_flush \
 	    $$(printf 'tests/transport/%s.t ' collectives direct groups loss messages p2p staged)}"
 CLEANFILES += test-seconds
-.PHONY: check-local check-slow check-programs check-sanitized check-tsan
+.PHONY: list-tests check-local check-slow check-programs check-sanitized check-tsan

@@ -1,6 +1,6 @@
 #!/bin/bash
-# tests/harness counts, names what was not built, tells how far it is, and runs what failed once more only when it is told to;
-# tests/run configures again when what configure saw has changed.
+# tests/harness counts, names what was not built, tells how far it is, and runs nothing twice; tests/run configures again when what
+# configure saw has changed; tests/long draws by a commit.
 set -u
 # shellcheck source=tests/cmd/tap.sh
 . "$GN_SOURCE/tests/cmd/tap.sh"
@@ -15,37 +15,46 @@ write bad.t 'echo "not ok 1 - a"' 'echo "ok 2 - b"' 'echo 1..2'
 write dead.t 'echo "ok 1 - a"' 'exit 3'
 write once.t "[ -e '$dir/seen' ] || printf 'not '" 'echo "ok 1 - a"' 'echo 1..1' "touch '$dir/seen'"
 
-harness() { # AGAIN FILE...
+harness() { # FILE...
 	rm -f "$dir/seen"
-	GN_AGAIN=$1 GN_VERBOSE='' perl "$GN_SOURCE/tests/harness" --source "$dir" "${@:2}"
+	GN_VERBOSE='' perl "$GN_SOURCE/tests/harness" --source "$dir" "$@"
 }
-expect 0 '^1 passed, 0 failed, 1 skipped$' "what holds, and what is skipped" harness 0 good.t
-expect 1 '^2 passed, 1 failed, 1 skipped$' "a point that fails" harness 0 good.t bad.t
-expect 1 '^2 passed, 1 failed, 1 skipped$' "a file that dies is a failure, whatever it has printed" harness 0 good.t dead.t
-expect 1 '^1 passed, 1 failed, 1 skipped$' "nothing is run twice unless asked for" harness 0 good.t once.t
-expect 0 '^2 passed, 0 failed, 1 skipped$' "what fails once and then holds has passed" harness 2 good.t once.t
-expect 0 '^UNSTABLE: .*once\.t failed, and then held$' "and is named" harness 2 good.t once.t
-expect 1 '^2 passed, 1 failed, 0 skipped$' "what fails twice has failed" harness 2 once.t bad.t
-expect 1 '^1 passed, 2 failed, 0 skipped$' "more files than allowed are not run again" harness 1 once.t bad.t
+expect 0 '^1 passed, 0 failed, 1 skipped$' "what holds, and what is skipped" harness good.t
+expect 1 '^2 passed, 1 failed, 1 skipped$' "a point that fails" harness good.t bad.t
+expect 1 '^2 passed, 1 failed, 1 skipped$' "a file that dies is a failure, whatever it has printed" harness good.t dead.t
+expect 1 '^1 passed, 1 failed, 1 skipped$' "what fails has failed, and is not run again" harness good.t once.t
 
 unbuilt() { # FILE...: as without cmocka and CUDA
-	harness 0 --unbuilt 'tests/=no cmocka' --unbuilt 'tests/gpu/=no CUDA' "$@"
+	harness --unbuilt 'tests/=no cmocka' --unbuilt 'tests/gpu/=no CUDA' "$@"
 }
 expect 0 '^1 passed, 0 failed, 3 skipped$' "test programs that were not built are counted as skipped" unbuilt tests/a/test_b tests/gpu/test_c good.t
 expect 0 'tests/a/test_b # SKIP not built: no cmocka' "and named, with the reason" unbuilt tests/a/test_b good.t
 expect 0 'tests/gpu/test_c # SKIP not built: no CUDA' "which is that of the longest prefix" unbuilt tests/gpu/test_c good.t
-expect 1 '^1 passed, 1 failed, 1 skipped$' "one without a reason is a failure" harness 0 tests/a/test_b good.t
-expect 1 'tests/a/test_b is not there' "that names it" harness 0 tests/a/test_b good.t
+expect 1 '^1 passed, 1 failed, 1 skipped$' "one without a reason is a failure" harness tests/a/test_b good.t
+expect 1 'tests/a/test_b is not there' "that names it" harness tests/a/test_b good.t
 for copy in two three; do cp "$dir/good.t" "$dir/$copy.t"; done
-expect 0 '^file 1 of 3, about [0-9]+ s left$' "it tells how far it is" harness 0 good.t two.t three.t
-expect 0 '^file 3 of 3$' "up to the last" harness 0 good.t two.t three.t
-# The last file is known to take an hour, the others a millisecond.
+expect 0 '^file 1 of 3, about [0-9]+ s left$' "it tells how far it is" harness good.t two.t three.t
+expect 0 '^file 3 of 3$' "up to the last" harness good.t two.t three.t
+# Programs keep their order; the last is known to take an hour, the others a millisecond.
 known() {
-	printf '%s\n' "0.001 $dir/good.t" "0.001 $dir/two.t" "3600 $dir/bad.t" >"$dir/times"
-	harness 0 --times "$dir/times" good.t two.t bad.t
+	printf '%s\n' "0.001 one" "0.001 other" "3600 hour" >"$dir/times"
+	harness --jobs 1 --times "$dir/times" one other hour
 }
-expect 1 '^file 2 of 3, about (59|6[0-9]) min left$' "the estimate knows what files took" known
-check "and what they take is kept" grep -q "^0\.[0-9]* $dir/bad.t$" "$dir/times"
+for name in one other hour; do write $name 'echo "ok 1 - a"' 'echo 1..1'; done
+expect 0 '^file 2 of 3, about (59|[6-9][0-9]|[0-9]{3,}) min left$' "the estimate knows what files took" known
+check "and what they take is kept" grep -q "^0\.[0-9]* hour$" "$dir/times"
+# A test tells its place in the order.
+for name in tests/slow tests/quick tests/usual; do
+	mkdir -p "$dir/tests"
+	write $name.t "echo $name >>'$dir/order'" 'echo "ok 1 - a"' 'echo 1..1'
+done
+longest_first() {
+	printf '| tests/%s.t | %s | a test |\n' slow 50 quick 0.1 >"$dir/tests/README.md"
+	rm -f "$dir/order"
+	harness --jobs 1 tests/quick.t tests/usual.t tests/slow.t
+	[[ $(tr '\n' ' ' <"$dir/order") == 'tests/slow tests/usual tests/quick ' ]]
+}
+check "the longest run first, by the table in README.md" longest_first
 
 # A tree in which configure counts how often it runs and there is one test.
 fake=$dir/fake

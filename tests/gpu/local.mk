@@ -93,11 +93,12 @@ EMULATE = $(NVCC) -std=c++17 -O2 -g -D_GNU_SOURCE -DGN_CUDA_EMULATE -I$(top_srcd
 $(EMULATED) tests/gpu/emulate_nccl.eo: $(CU_INCLUDED) $(EMULATE_H)
 
 # Ranks that sum GPU memory.
-EXTRA_DIST += tests/gpu/comm.t tests/gpu/faults.t tests/gpu/guarded.t tests/gpu/machine.t tests/gpu/train.t
+GPU_SHELL_TESTS = tests/gpu/comm.t tests/gpu/faults.t tests/gpu/guarded.t tests/gpu/machine.t tests/gpu/train.t
+EXTRA_DIST += $(GPU_SHELL_TESTS)
 if HAVE_CUDA
 check_PROGRAMS += tests/gpu/comm_probe
 tests_gpu_comm_probe_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 tests_gpu_comm_probe_SOURCES = tests/gpu/comm_probe.c tests/transport/exit_code.h
 tests_gpu_comm_probe_LDADD = $(TRANSPORT_CUDA_LIBS) $(KERNELS_CUDA_LIBS) $(TRANSPORT_LIBS)
-SHELL_TESTS += tests/gpu/comm.t tests/gpu/faults.t tests/gpu/guarded.t tests/gpu/machine.t tests/gpu/train.t
+SHELL_TESTS += $(GPU_SHELL_TESTS)
 endif

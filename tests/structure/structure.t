@@ -9,6 +9,7 @@
 #   top        nothing stands at the top that does not belong there
 #   names      what comments of sources, the pages and the README name is there: paths of the tree (a built program by its source),
 #              and every NAME.h and NAME.c, but for headers of other packages in <>
+#   table      tests/README.md has a row for each test file, and no other
 #
 # tests/structure/exceptions lists what breaks a rule today, a line each. One that is broken no longer must be taken out: the list
 # only shrinks.
@@ -131,6 +132,15 @@ for my $file (sort @to_read) {
     while ($text =~ m{(?<![\w/.*-])([A-Za-z_]\w*\.(?:[ch]|cuh?))(?!\w)}g) { broken('names', "$file $1") if !$file_names{$1} }
 }
 
+my %rows;
+open my $table, '<', 'tests/README.md' or die "tests/README.md: $!\n";
+while (<$table>) { $rows{$1}++ if m{^\| (tests/\S+) \| [\d.]+ \| \S} }
+for my $test (map { s/\.c$//r } glob('tests/*/*.t'), glob('tests/*/test_*.c'), glob('tests/*/*/*.t'), glob('tests/*/*/test_*.c')) {
+    broken('table', "$test has no row") if !delete $rows{$test};
+}
+my $made = join ' ', map { local (@ARGV, $/) = $_; <> } glob 'tests/*/local.mk';    # programs of other programs' sources
+broken('table', "$_ has a row and is not there") for grep { $made !~ /\b\Q$_\E\b/ } sort keys %rows;
+
 my %allowed;
 open my $exceptions, '<', 'tests/structure/exceptions' or die "tests/structure/exceptions: $!\n";
 while (<$exceptions>) {
@@ -138,7 +148,7 @@ while (<$exceptions>) {
     $allowed{$1}{$2} = 1 if /^(\w+) (.+)/;
 }
 my ($point, $failed) = (0, 0);
-for my $rule (qw(layers folders files internal top names)) {
+for my $rule (qw(layers folders files internal top names table)) {
     my @new = grep { !$allowed{$rule}{$_} } sort keys %{$found{$rule} // {}};
     my @gone = grep { !$found{$rule}{$_} } sort keys %{$allowed{$rule} // {}};
     print "# $rule $_\n" for @new;
