@@ -71,7 +71,7 @@ link() {
 	need_root
 	[[ $verb =~ ^(on|off)$ && $name =~ ^n[1-8]$ && ${#command[@]} == 2 ]] || die 2 "link on NODE or link off NODE; see slurm/vcluster --help"
 	daemons_alive || die 1 "down ($dir)"
-	ip netns list | grep -q "^gn$id-$name\b" || die 2 "there is no node $name"
+	ip netns list | grep "^gn$id-$name\b" >/dev/null || die 2 "there is no node $name"
 	for outside in $(ip -o link | awk -F'[ :@]+' -v p="^gnv$id-${name#n}(-|\$)" '$2 ~ p { print $2 }'); do
 		ip link set "$outside" "$([[ $verb == on ]] && echo up || echo down)"
 	done

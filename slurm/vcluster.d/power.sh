@@ -30,7 +30,7 @@ power() {
 	daemons_alive || die 1 "down ($dir)"
 	take_lock
 	[[ $(state_get shape) == *" power_save="* ]] || die 2 "this cluster is not up with --power-save"
-	ip netns list | grep -q "^gn$id-$name\b" || die 2 "there is no node $name"
+	ip netns list | grep "^gn$id-$name\b" >/dev/null || die 2 "there is no node $name"
 	kill_pids "$(recorded_alive "$name" || true)"
 	kill_pids "$(ip netns pids "gn$id-$name" | tr '\n' ' ')"
 	sed -i "/^$name /d" "$dir/vcluster.state"

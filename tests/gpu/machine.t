@@ -71,6 +71,8 @@ check "a word that is no option" refused 'no option is called first' first
 check "an empty list of parts" refused '--only needs a value' --only ''
 check "a folder that has results" refused '.*earlier call' --results "$scratch/full" --build "$scratch/none"
 check "what are no plans" refused '.*holds no plans' --plans "$scratch/none.tar.gz" --build "$scratch/none"
+head -c 30 "$scratch/none.tar.gz" >"$scratch/damaged.tar.gz"
+check "what is damaged" refused '.*or is damaged' --plans "$scratch/damaged.tar.gz" --build "$scratch/none"
 echo $$ >"$scratch/full/pid"
 check "a build folder in which somebody works" refused 'process .* works in' --build "$scratch/full"
 
