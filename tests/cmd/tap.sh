@@ -11,7 +11,7 @@ tap_point() { # "ok"|"not ok" NAME
 # cut still has it.
 tap_say() {
 	{
-		printf '%s\n' "$1" "$tap_output"
+		printf '%s\n' "${0##*/}, point $tap_points: $1" "$tap_output"
 		printf '%s\n' "$tap_output" | grep -A2 '^not ok'
 	} | sed 's/^/# /' >&2
 }

@@ -84,16 +84,14 @@ expect 137 "gannet exec: rank 3 on n2 failed first, .*killed by signal 9 \(Kille
 lost() {
 	local step
 	# shellcheck disable=SC2016
-	on srun -w n1,n2 -N2 --mpi=pmix sh -c 'echo $$ >"$0/pid.$SLURM_PROCID"; exec "$@"' "$cluster" "$gannet" exec sh -c 'touch "$0.$RANK"; exec sleep 987651' \
-		"$cluster/up" >"$cluster/out" 2>"$cluster/err" &
+	on srun -w n1,n2 -N2 --mpi=pmix sh -c 'echo $$ >"$0/pid.$SLURM_PROCID"; exec "$@"' "$cluster" "$gannet" exec sh -c 'touch "$0.$RANK"; exec sleep "$1"' \
+		"$cluster/up" "9876.$$" >"$cluster/out" 2>"$cluster/err" &
 	step=$!
 	until_true test -e "$cluster/up.0" -a -e "$cluster/up.1" || return 1
-	for pid in $(pgrep -x gannet); do
-		tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | grep -qx SLURM_PROCID=1 && kill -9 "$pid"
-	done
+	kill -9 "$(pid_of_rank 1)"
 	wait $step
 	cat "$cluster/err"
-	! pgrep -fx "sleep 987651"
+	! pgrep -fx "sleep 9876[.]$$"
 }
 expect 0 "gannet exec: rank 1 on n2 is lost: its connection closed unexpectedly" "an exec that is killed" lost
 # Once, although slurmstepd signals every process of the step. A program that failed would have exec end the other one.

@@ -52,9 +52,9 @@ expect 0 "^n3 power on: no answer from the BMC" "and the reason is kept" reason
 # suspend asks before it turns off
 busy() {
 	local step code
-	on srun -w n4 --job-name=busy sleep 1000.125 &
+	on srun -w n4 --job-name=busy sleep 1000.$$ &
 	step=$!
-	until_true pgrep -fx '(/[a-z/]*)?sleep 1000.125' || logs
+	until_true pgrep -fx "(/[a-z/]*)?sleep 1000[.]$$" || logs
 	GANNET_POWER=/bin/false on "$GN_SOURCE/slurm/power/suspend" n4
 	code=$?
 	on scancel --name=busy

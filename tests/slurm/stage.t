@@ -78,11 +78,11 @@ expect 1 "" "nor a capability" privileged
 descriptors() { sed -n 's/^fd //p' "$cluster/who" | sort -un | tr '\n' ' '; }
 expect 0 "^0 1 2 3 $" "nor a descriptor of slurmstepd's" descriptors
 # A user who does not want to wait.
-printf '#!/bin/sh\nexec sleep 987654\n' >"$cluster/bin/slow" && chmod 755 "$cluster/bin/slow"
+printf '#!/bin/sh\nexec sleep 9876.%s\n' $$ >"$cluster/bin/slow" && chmod 755 "$cluster/bin/slow"
 cancelled() {
 	local step
 	# shellcheck disable=SC2317 # until_true calls them
-	pids() { pgrep -fx "sleep 987654"; }
+	pids() { pgrep -fx "sleep 9876[.]$$"; }
 	# shellcheck disable=SC2317
 	gone() { ! pids; }
 	GANNET=$cluster/bin/slow srun -N1 --gannet-stage="$cluster/train" true >"$cluster/out" 2>&1 &

@@ -182,8 +182,8 @@ queued_again() { until_true grep -qx "end" "$cluster/low" && grep -qx "start 1" 
 check "the job of main was queued again" queued_again
 
 # As hard as it gets: the record is lost and a job is running.
-on srun -N3 sleep 600.125 >/dev/null 2>&1 &
-until_true pgrep -fx "/[a-z/]*sleep 600.125" || true
+on srun -N3 sleep 600.$$ >/dev/null 2>&1 &
+until_true pgrep -fx "/[a-z/]*sleep 600[.]$$" || true
 rm -f "$cluster/vc/vcluster.state"
 expect 0 "" "down works without its record" vc down
 expect 0 "" "and a second time" vc down

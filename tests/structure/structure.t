@@ -9,7 +9,7 @@
 #   top        nothing stands at the top that does not belong there
 #   names      what comments of sources, the pages and the README name is there: paths of the tree (a built program by its source),
 #              and every NAME.h and NAME.c, but for headers of other packages in <>
-#   table      tests/README.md has a row for each test file, and no other
+#   table      tests/README.md has a row for each test file, and no other; each is in a local.mk
 #
 # tests/structure/exceptions lists what breaks a rule today, a line each. One that is broken no longer must be taken out: the list
 # only shrinks.
@@ -135,11 +135,12 @@ for my $file (sort @to_read) {
 my %rows;
 open my $table, '<', 'tests/README.md' or die "tests/README.md: $!\n";
 while (<$table>) { $rows{$1}++ if m{^\| (tests/\S+) \| [\d.]+ \| \S} }
-for my $test (map { s/\.c$//r } glob('tests/*/*.t'), glob('tests/*/test_*.c'), glob('tests/*/*/*.t'), glob('tests/*/*/test_*.c')) {
-    broken('table', "$test has no row") if !delete $rows{$test};
+my $lists = join ' ', map { local (@ARGV, $/) = $_; <> } glob 'tests/*/local.mk tests/*/*/local.mk';
+for my $test (map { s/\.c$//r } map { glob "tests/$_" } '*/*.t', '*/test_*.c', '*/*/*.t', '*/*/test_*.c') {
+    broken('table', "$test has no row in tests/README.md") if !delete $rows{$test};
+    broken('table', "$test is in no local.mk") if $lists !~ /\b\Q$test\E\b/;
 }
-my $made = join ' ', map { local (@ARGV, $/) = $_; <> } glob 'tests/*/local.mk';    # programs of other programs' sources
-broken('table', "$_ has a row and is not there") for grep { $made !~ /\b\Q$_\E\b/ } sort keys %rows;
+broken('table', "$_ has a row and is not there") for grep { $lists !~ /\b\Q$_\E\b/ } sort keys %rows;
 
 my %allowed;
 open my $exceptions, '<', 'tests/structure/exceptions' or die "tests/structure/exceptions: $!\n";
