@@ -27,13 +27,18 @@ check "3 ranks over tcp" right 3 tcp
 start() { # NAME VARIABLE...
 	env MASTER_ADDR=127.0.0.1 "${@:2}" timeout -k 5 300 "$probe" shm >"$scratch/out.$1" 2>"$scratch/err.$1" &
 }
+ended() { # CODE NAME PID
+	local code
+	wait "$3"
+	code=$?
+	((code == $1)) || { echo "$2 ended with code $code:"; cat "$scratch/err.$2"; return 1; }
+}
 differ() {
 	local port a b
 	port=$(free_port)
 	start a RANK=0 WORLD_SIZE=3 MASTER_PORT="$port"; a=$!
 	start b RANK=1 WORLD_SIZE=2 MASTER_PORT="$port"; b=$!
-	wait $a; [[ $? == 2 ]] || return 1
-	wait $b; [[ $? == 2 ]] || return 1
+	ended 2 a $a && ended 2 b $b || return 1
 	grep -q "WORLD_SIZE=2 but rank 0 has WORLD_SIZE=3" "$scratch/err.a" && grep -q "WORLD_SIZE=2" "$scratch/err.b"
 }
 check "ranks that disagree about WORLD_SIZE are told" differ
@@ -43,9 +48,7 @@ twice() {
 	start a RANK=0 WORLD_SIZE=3 MASTER_PORT="$port"; a=$!
 	start b RANK=1 WORLD_SIZE=3 MASTER_PORT="$port"; b=$!
 	start c RANK=1 WORLD_SIZE=3 MASTER_PORT="$port"; c=$!
-	wait $a; [[ $? == 2 ]] || return 1
-	wait $b; [[ $? == 2 ]] || return 1
-	wait $c; [[ $? == 2 ]] || return 1
+	ended 2 a $a && ended 2 b $b && ended 2 c $c || return 1
 	grep -q "two processes have RANK=1" "$scratch/err.a"
 }
 check "a rank that is there twice is told" twice
