@@ -29,15 +29,14 @@ check "a checkpoint has one optimizer file a node" test "$(compgen -G "$cluster/
 
 cp -r "$cluster/run" "$cluster/other"
 cp "$cluster/run.jsonl" "$cluster/other.jsonl"
-# The steps that were saved last, and 25 more.
-saved=$(field "$cluster/run.jsonl" checkpoint step)
+# The steps that were saved last, and 25 more. A log may lack the checkpoint that was committed just before the end.
+saved=$(readlink "$cluster/run/latest" | sed 's/.*step-0*//')
 steps=$((saved + 25))
 check "it resumes from the last checkpoint" train 2 run $steps --resume auto
 # Every 15 steps, and at the end of an epoch (109).
 committed() {
 	local step
-	step=$(field "$cluster/run.jsonl" resume step) && echo "from step $step" && ((step >= 30)) &&
-		grep -q "\"event\": \"checkpoint\", .*\"step\": $step," "$cluster/run.jsonl"
+	step=$(field "$cluster/run.jsonl" resume step) && echo "from step $step, $saved saved" && ((step >= 30 && step == saved))
 }
 check "from a step that was committed" committed
 check "a run that nobody disturbs" train 2 whole $steps

@@ -26,7 +26,7 @@ PROBE_PROGRESS=thread check "with progress threads" killed auto
 
 # A stall is diagnosed after a loss as before one: without the rank that is lost.
 stalled() {
-	GANNET_STALL_TIMEOUT=3 run 9 auto stall 4 100
+	GANNET_STALL_TIMEOUT=10 run 9 auto stall 4 100
 	cat "$scratch/err"
 	grep -q '^rank 2: column.2.: .* has stalled; rank.* never started it.*waiting for rank 8.*; rank 4 on .* is lost;' "$scratch/err"
 }
