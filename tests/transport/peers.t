@@ -21,6 +21,10 @@ cat >"$scratch/said" <<END
 sed -n 's/^{"setting": "shm-2", "program": "gannet",.*"apart_ns": [^]]*], /{/p' "$scratch/kept"
 END
 chmod +x "$scratch/said" && cp "$scratch/out/rows.jsonl" "$scratch/kept"
+# Where processors were moved meanwhile in all runs of Gannet, nothing of them counts.
+mkdir "$scratch/moved"
+sed '/"program": "gannet"/s/"apart_ns": [[][^]]*]/"apart_ns": [10, 100000]/' "$scratch/kept" >"$scratch/moved/rows.jsonl"
+expect 0 "moved meanwhile and do not count" "runs whose processors were moved" "$GN_SOURCE/bench/peers/report" "$scratch/moved"
 # a peer that lies: one wrong element in the rows is a failure
 sed 's/"wrong": 0/"wrong": 1/' "$scratch/out/rows.jsonl" >"$scratch/rows" && mv "$scratch/rows" "$scratch/out/rows.jsonl"
 expect 1 "WRONG RESULTS" "wrong results are a failure" "$GN_SOURCE/bench/peers/report" "$scratch/out"
