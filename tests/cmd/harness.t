@@ -56,6 +56,25 @@ longest_first() {
 }
 check "the longest run first, by the table in README.md" longest_first
 
+# What a program says of a failure follows it, with its name.
+write said.t 'echo "not ok 1 - a"' 'echo "# said.c:26: error"' 'echo 1..1'
+expect 1 '^# .*said\.t: # said\.c:26: error$' "the reason of a failure is told, and whose it is" harness said.t
+write quiet.t 'echo "ok 1 - a"' 'echo "# a word"' 'echo 1..1'
+silent() { ! harness quiet.t | grep 'a word'; }
+check "comments of what holds are not" silent
+
+# What a commit draws.
+draw() { (cd "$GN_SOURCE" && bash tests/long draw "$@"); }
+files=(tests/train/{stop,elastic,shard,tensor,resume,bad}.t)
+same_again() { [[ $(draw abc 30 "${files[@]}") == "$(draw abc 30 "${files[@]}")" ]]; }
+check "a name draws the same again" same_again
+all_have_turns() { [[ $(for name in {1..40}; do draw "$name" 1 "${files[@]}"; done | sort -u | wc -l) == "${#files[@]}" ]]; }
+check "and every file has its turn" all_have_turns
+enough() { [[ $(draw abc 0 "${files[@]}" | wc -l) == 1 && $(draw abc 100000 "${files[@]}" | wc -l) == "${#files[@]}" ]]; }
+check "one at least, and no more than there is time for" enough
+expect 2 "'sixty' is no number of seconds" "seconds are a number" draw abc sixty tests/train/stop.t
+expect 2 'there is no commit nosuch' "drawn wants a commit" bash "$GN_SOURCE/tests/long" drawn nosuch
+
 # A tree in which configure counts how often it runs and there is one test.
 fake=$dir/fake
 mkdir -p "$fake/tests" "$fake/slurm" "$fake/pc"
