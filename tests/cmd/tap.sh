@@ -60,6 +60,10 @@ until_true() {
 	done
 }
 
+# await_line COUNT PATTERN FILE: until COUNT lines match
+await_line() { until_true lines_match "$@"; }
+lines_match() { [ "$(grep -c -e "$2" "$3" 2>/dev/null)" -ge "$1" ]; }
+
 finish() {
 	printf '1..%d\n' "$tap_points"
 }

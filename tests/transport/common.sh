@@ -24,7 +24,3 @@ free_port() {
 	perl -MIO::Socket::INET -e 'for (1 .. 100) { my $port = 10000 + int rand 10000;
 		IO::Socket::INET->new(Listen => 1, LocalAddr => "0.0.0.0", LocalPort => $port) and print($port), exit } exit 1'
 }
-
-# await_line COUNT PATTERN FILE: until COUNT lines match
-await_line() { until_true lines_match "$@"; }
-lines_match() { (($(grep -c -e "$2" "$3" 2>/dev/null || true) + 0 >= $1)); }
