@@ -231,8 +231,9 @@ kill_one() { # TRANSPORT VICTIM SIGNAL: all end with code 4, and the others name
 	code=$?
 	cat "$to.err"
 	[[ $code == 4 && $(grep -c "rank $2 on $(hostname) is lost: $how" "$to.err") == 3 ]] && ! grep "terminating the remaining" "$to.err" || return 1
-	# rank 0 has asked the others what they were in, and all are told the same; who is not in that says what it was in itself
-	(($2 == 0)) || [[ $(grep -o "rank $2 on [^;]* is lost: [^;]*; ranks\? [0-3][^;]* in operation number [0-9]*" "$to.err" | uniq -c | awk '{ print $1 }') == 3 ]]
+	# rank 0 has asked the others what they were in, and all are told the same: it is in a collective, or after one;
+	# who is not in that says what it was in itself
+	(($2 == 0)) || [[ $(grep -o "rank $2 on [^;]* is lost: [^;]*; ranks\? [0-3][^;]* \(in\|after\) operation number [0-9]*" "$to.err" | uniq -c | awk '{ print $1 }') == 3 ]]
 }
 check "kill -9 of rank 2 over tcp: the others end and name it" kill_one tcp 2 KILL
 check "kill -9 of rank 1 over shm: the others end and name it" kill_one shm 1 KILL
