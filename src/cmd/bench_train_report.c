@@ -134,6 +134,7 @@ static void print(struct train_bench *b)
 	add_up(b, &flops, &bytes);
 	if (b->o->json) {
 		print_json(b, images_per_s, flops, bytes);
+		fflush(stdout); /* where both go to one file, the tables come after the whole line */
 		if (b->profile)
 			gn_bench_profile_print(b, stderr);
 		return;

@@ -56,6 +56,12 @@ inferred() {
 		grep -Eq '^step +[0-9.]+ ' "$dir/table" && grep -Eq '^the rest +' "$dir/table"
 }
 check 'and of inference' inferred
+# as tests/gpu/run reads it
+one_file() {
+	timeout -k 5 300 "$gannet" bench train --model resnet20 --side 32 --classes 10 --batch 2 --iters 1 --warmup 0 --profile --json >"$dir/both" 2>&1 &&
+		grep '^{' "$dir/both" | python3 -c 'import json, sys; assert json.load(sys.stdin)["profile"]["operators"]'
+}
+check 'where JSON and tables go to one file, the line of JSON is whole' one_file
 expect 3 'cannot open .*none.safetensors' 'weights that are not there' bench none 1 --init "$dir/none.safetensors"
 expect 2 'use larger images' 'an image too small' timeout -k 5 300 "$gannet" bench train --model vgg16 --side 8
 expect 2 'one of' 'a network that is none' timeout -k 5 300 "$gannet" bench train --model vgg
