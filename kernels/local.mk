@@ -3,7 +3,7 @@ lib_LIBRARIES += libgannet_kernels.a
 # nobody here reads what sqrtf leaves in errno, and looking for it keeps loops from becoming vectors
 libgannet_kernels_a_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS) -Wno-pass-failed -fno-math-errno
 libgannet_kernels_a_SOURCES = \
-	kernels/op.c kernels/op.h kernels/backend.h \
+	kernels/activation_formulas.h kernels/op.c kernels/op.h kernels/backend.h \
 	kernels/compute.h kernels/compute_dispatch.c kernels/loss.h \
 	kernels/sliced_loss.c kernels/sliced_loss.h \
 	kernels/conjugate.c \
@@ -75,7 +75,8 @@ CU_FILES = \
 	kernels/cuda/quantise.cu \
 	kernels/cuda/tokens.cu
 CU_INCLUDED = kernels/cuda/batch_norm.cuh src/device/cuda.h src/device/cuda_native.h src/device/device.h src/device/device_internal.h kernels/cuda/kernels.h \
-	kernels/cuda/layers.h kernels/op.h kernels/weight.h kernels/cuda/launch.cuh kernels/cuda/shape.h kernels/cuda/type.h kernels/loss.h kernels/ref/compress.h src/base/crop.h
+	kernels/cuda/layers.h kernels/op.h kernels/weight.h kernels/cuda/launch.cuh kernels/cuda/shape.h kernels/cuda/type.h kernels/loss.h kernels/ref/compress.h src/base/crop.h \
+	kernels/activation_formulas.h
 EXTRA_DIST += $(CU_FILES) $(CU_INCLUDED)
 NVCC_FLAGS = -std=c++17 -O3 --Werror all-warnings -Xcompiler -fno-exceptions,-fno-rtti,-fno-threadsafe-statics,-fPIC,-Wall
 SUFFIXES = .cu .eo

@@ -1,4 +1,4 @@
-/* Activations, and scaling of whole maps. Formulas: kernels/ref/activation.c. */
+/* Activations, and scaling of whole maps. */
 #include "kernels/cuda/batch_norm.cuh"
 #include "kernels/cuda/layers.h"
 
@@ -7,63 +7,11 @@ using namespace gn;
 #define GRID_STRIDE ((size_t)gridDim.x * blockDim.x)
 #define GRID_INDEX ((size_t)blockIdx.x * blockDim.x + threadIdx.x)
 
-/* NaN stays NaN */
-static __device__ inline float clamp(float x, float low, float high)
-{
-	return x < low ? low : x > high ? high : x;
-}
-
-static __device__ inline float sigmoid(float x)
-{
-	return 1 / (1 + expf(-x));
-}
-
-static __device__ inline float normal_below(float x)
-{
-	return 0.5f * erfcf(-x * 0.70710678f);
-}
-
-static __device__ inline float value(enum gn_activation kind, float x)
-{
-	switch (kind) {
-	case GN_ACTIVATION_RELU6:
-		return clamp(x, 0, 6);
-	case GN_ACTIVATION_SILU:
-		return x * sigmoid(x);
-	case GN_ACTIVATION_HARD_SWISH:
-		return x * clamp(x + 3, 0, 6) / 6;
-	case GN_ACTIVATION_HARD_SIGMOID:
-		return clamp(x + 3, 0, 6) / 6;
-	case GN_ACTIVATION_SIGMOID:
-		return sigmoid(x);
-	case GN_ACTIVATION_GELU:
-		return x * normal_below(x);
-	}
-	return x;
-}
-
-static __device__ inline float slope(enum gn_activation kind, float x)
-{
-	float s;
-
-	switch (kind) {
-	case GN_ACTIVATION_RELU6:
-		return x > 0 && x < 6 ? 1 : 0;
-	case GN_ACTIVATION_SILU:
-		s = sigmoid(x);
-		return s * (1 + x * (1 - s));
-	case GN_ACTIVATION_HARD_SWISH:
-		return x <= -3 ? 0 : x < 3 ? x / 3 + 0.5f : 1;
-	case GN_ACTIVATION_HARD_SIGMOID:
-		return x > -3 && x < 3 ? 1.f / 6 : 0;
-	case GN_ACTIVATION_SIGMOID:
-		s = sigmoid(x);
-		return s * (1 - s);
-	case GN_ACTIVATION_GELU:
-		return normal_below(x) + x * 0.39894228f * expf(-0.5f * x * x);
-	}
-	return 1;
-}
+#define INLINE static __device__ inline
+#define REAL float
+#define EXP expf
+#define ERFC erfcf
+#include "kernels/activation_formulas.h"
 
 template <class T, int V> static __global__ void activate_kernel(enum gn_activation kind, const T *x, T *y, size_t count)
 {

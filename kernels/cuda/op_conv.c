@@ -12,11 +12,6 @@ static struct gn_cuda_conv *self(struct gn_op *op)
 	return (struct gn_cuda_conv *)op;
 }
 
-static struct gn_cuda_stream *stream_of(const struct gn_cuda_conv *c)
-{
-	return gn_cuda_ops_of(&c->base)->stream;
-}
-
 /* Input channels of a group. */
 static int inputs_of(const struct gn_cuda_conv *c)
 {
@@ -31,8 +26,8 @@ static enum gn_status change_weight(const struct gn_cuda_conv *c, int back, cons
 	struct gn_cuda_order o = {back ? type : GN_CUDA_F32, back ? GN_CUDA_F32 : type, c->conv.out_c, inputs_of(c), pixels, !back};
 
 	if (c->base.info.weight.order == GN_WEIGHT_PLAIN)
-		return gn_cuda_reorder(stream_of(c), &o, from, to, err);
-	return gn_cuda_cast(stream_of(c), o.from_type, from, o.to_type, to, c->weights, err);
+		return gn_cuda_reorder(gn_cuda_op_stream(&c->base), &o, from, to, err);
+	return gn_cuda_cast(gn_cuda_op_stream(&c->base), o.from_type, from, o.to_type, to, c->weights, err);
 }
 
 void *gn_cuda_conv_weight(const struct gn_cuda_conv *c)
@@ -85,8 +80,8 @@ static enum gn_status count(void *context, int way, struct gn_err *err)
 	}
 	status = gn_dnn_run(c->forward, &data, b->scratch, err);
 	if (!status)
-		status = gn_cuda_batch_norm_statistics(stream_of(c), &c->sums, b->out, 0, err);
-	return status ? status : gn_cuda_sums_to_float(stream_of(c), c->sums.sums, b->statistics, 2 * c->conv.out_c, err);
+		status = gn_cuda_batch_norm_statistics(gn_cuda_op_stream(&c->base), &c->sums, b->out, 0, err);
+	return status ? status : gn_cuda_sums_to_float(gn_cuda_op_stream(&c->base), c->sums.sums, b->statistics, 2 * c->conv.out_c, err);
 }
 
 /* An engine with statistics saves a pass over the output, but may be slower by more than that. */
@@ -102,7 +97,7 @@ static enum gn_status choose_candidate(struct gn_cuda_conv *c, struct gn_err *er
 	data.squares = b->statistics + c->conv.out_c;
 	status = gn_dnn_tune(c->counting, &data, b->scratch, err);
 	if (!status)
-		status = gn_cuda_autotune(stream_of(c), &list, &way, err);
+		status = gn_cuda_autotune(gn_cuda_op_stream(&c->base), &list, &way, err);
 	if (!status)
 		c->counts_after = way == AFTER;
 	return status;
@@ -124,7 +119,7 @@ static enum gn_status randomise(const struct gn_cuda_conv *c, struct gn_err *err
 
 	for (size_t i = 0; i < sizeof all / sizeof *all && !status; i++)
 		if (all[i].x)
-			status = gn_cuda_randomise(stream_of(c), c->conv.type, all[i].x, all[i].count, i, err);
+			status = gn_cuda_randomise(gn_cuda_op_stream(&c->base), c->conv.type, all[i].x, all[i].count, i, err);
 	return status;
 }
 
@@ -193,7 +188,7 @@ static enum gn_status forward(struct gn_op *op, uint64_t step, struct gn_err *er
 		status = d->conv_bn && d->conv_bn->defers ? gn_cuda_conv_bn_forward(c, err) : gn_cuda_conv_forward(c, err);
 	if (status || c->fused || !(d->bias || d->add || d->relu))
 		return status;
-	return gn_cuda_bias(stream_of(c), c->conv.type, d->bias ? b->bias : NULL, d->add ? b->in[1] : NULL, d->relu, b->out,
+	return gn_cuda_bias(gn_cuda_op_stream(&c->base), c->conv.type, d->bias ? b->bias : NULL, d->add ? b->in[1] : NULL, d->relu, b->out,
 			    gn_cuda_op_rows(&op->info.out), c->conv.out_c, err);
 }
 
@@ -207,9 +202,9 @@ static enum gn_status backward(struct gn_op *op, struct gn_err *err)
 	if (!status && c->copies)
 		status = change_weight(c, 1, gn_cuda_conv_weight_gradient(c), b->dweight, err);
 	if (!status && op->desc.bias)
-		status = gn_cuda_batch_norm_statistics(stream_of(c), &c->sums, b->dout, 0, err);
+		status = gn_cuda_batch_norm_statistics(gn_cuda_op_stream(&c->base), &c->sums, b->dout, 0, err);
 	if (!status && op->desc.bias)
-		status = gn_cuda_sums_to_float(stream_of(c), c->sums.sums, b->dbias, c->conv.out_c, err);
+		status = gn_cuda_sums_to_float(gn_cuda_op_stream(&c->base), c->sums.sums, b->dbias, c->conv.out_c, err);
 	/* a first layer may have memory for an input gradient that is not needed */
 	if (!status && c->data && b->din[0])
 		status = conv_bn && conv_bn->sums ? gn_cuda_conv_bn_data_back(c, err) : gn_cuda_conv_data_back(c, err);

@@ -8,11 +8,6 @@
 #include "kernels/cuda/autotune.h"
 #include "kernels/cuda/op_conv.h"
 
-static struct gn_cuda_stream *stream_of(const struct gn_cuda_conv *c)
-{
-	return gn_cuda_ops_of(&c->base)->stream;
-}
-
 void gn_cuda_conv_bn_plan(struct gn_cuda_conv *c, struct gn_dnn *dnn)
 {
 	const struct gn_op_desc *d = &c->base.desc;
@@ -124,7 +119,7 @@ static enum gn_status is_faster(struct gn_cuda_conv *c, enum gn_status (*run)(vo
 {
 	struct gn_cuda_candidates list = {WAYS, run, c, 0};
 	int way = APART;
-	enum gn_status status = gn_cuda_autotune(stream_of(c), &list, &way, err);
+	enum gn_status status = gn_cuda_autotune(gn_cuda_op_stream(&c->base), &list, &way, err);
 
 	*yes = way == TOGETHER;
 	return status;
@@ -147,9 +142,9 @@ enum gn_status gn_cuda_conv_bn_choose(struct gn_cuda_conv *c, struct gn_err *err
 	weight = weight_data(c);
 	data = data_data(c);
 	/* initialises the batch norm's input, and the output computed from it */
-	if ((status = gn_cuda_randomise(stream_of(c), c->conv.type, forward.x, gn_layout_elements(&c->base.info.in[0]), 4, err)) ||
-	    (status = gn_cuda_randomise(stream_of(c), c->conv.type, (void *)forward.scale, (size_t)c->conv.c, 5, err)) ||
-	    (status = gn_cuda_randomise(stream_of(c), c->conv.type, (void *)forward.shift, (size_t)c->conv.c, 6, err)))
+	if ((status = gn_cuda_randomise(gn_cuda_op_stream(&c->base), c->conv.type, forward.x, gn_layout_elements(&c->base.info.in[0]), 4, err)) ||
+	    (status = gn_cuda_randomise(gn_cuda_op_stream(&c->base), c->conv.type, (void *)forward.scale, (size_t)c->conv.c, 5, err)) ||
+	    (status = gn_cuda_randomise(gn_cuda_op_stream(&c->base), c->conv.type, (void *)forward.shift, (size_t)c->conv.c, 6, err)))
 		return status;
 	if (conv_bn->defers && !(status = gn_dnn_tune(c->norm_forward, &forward, b->scratch, err)) &&
 	    !(status = gn_dnn_tune(c->norm_weight, &weight, b->scratch, err)))

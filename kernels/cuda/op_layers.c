@@ -3,16 +3,6 @@
 #include "kernels/cuda/ops_internal.h"
 #include "src/base/philox.h"
 
-static enum gn_cuda_type type_of(const struct gn_op *op)
-{
-	return gn_cuda_ops_of(op)->options.type;
-}
-
-static struct gn_cuda_stream *stream_of(const struct gn_op *op)
-{
-	return gn_cuda_ops_of(op)->stream;
-}
-
 static int pixels_of(const struct gn_op *op)
 {
 	return op->desc.in[0].h * op->desc.in[0].w;
@@ -21,7 +11,7 @@ static int pixels_of(const struct gn_op *op)
 static enum gn_status activation_forward(struct gn_op *op, uint64_t step, struct gn_err *err)
 {
 	(void)step;
-	return gn_cuda_activate(stream_of(op), type_of(op), op->desc.activation, op->buffers.in[0], op->buffers.out,
+	return gn_cuda_activate(gn_cuda_op_stream(op), gn_cuda_op_type(op), op->desc.activation, op->buffers.in[0], op->buffers.out,
 				gn_layout_elements(&op->info.out), err);
 }
 
@@ -29,7 +19,7 @@ static enum gn_status activation_backward(struct gn_op *op, struct gn_err *err)
 {
 	const struct gn_op_buffers *b = &op->buffers;
 
-	return gn_cuda_activate_grad(stream_of(op), type_of(op), op->desc.activation, b->in[0], b->dout, b->more_dout, b->din[0],
+	return gn_cuda_activate_grad(gn_cuda_op_stream(op), gn_cuda_op_type(op), op->desc.activation, b->in[0], b->dout, b->more_dout, b->din[0],
 				     gn_layout_elements(&op->info.out), err);
 }
 
@@ -37,7 +27,7 @@ static enum gn_status activation_backward(struct gn_op *op, struct gn_err *err)
 static struct gn_cuda_factors factors_of(const struct gn_op *op, struct gn_cuda_dropout *masks)
 {
 	const struct gn_op_desc *d = &op->desc;
-	struct gn_cuda_factors f = {.type = type_of(op), .n = d->in[0].n, .pixels = pixels_of(op), .channels = d->in[0].c};
+	struct gn_cuda_factors f = {.type = gn_cuda_op_type(op), .n = d->in[0].n, .pixels = pixels_of(op), .channels = d->in[0].c};
 
 	*masks = (struct gn_cuda_dropout){d->training ? d->rate : 0, d->seed, d->stream, GN_RNG_DROPOUT, gn_cuda_ops_of(op)->step};
 	if (d->kind == GN_OP_SCALE)
@@ -57,8 +47,8 @@ static enum gn_status scale_forward(struct gn_op *op, uint64_t step, struct gn_e
 
 	(void)step;
 	if (op->desc.kind == GN_OP_SCALE)
-		status = gn_cuda_copy(stream_of(op), op->buffers.workspace, op->buffers.in[1], op->info.workspace_bytes, err);
-	return status ? status : gn_cuda_scale_maps(stream_of(op), &f, op->buffers.in[0], op->buffers.out, err);
+		status = gn_cuda_copy(gn_cuda_op_stream(op), op->buffers.workspace, op->buffers.in[1], op->info.workspace_bytes, err);
+	return status ? status : gn_cuda_scale_maps(gn_cuda_op_stream(op), &f, op->buffers.in[0], op->buffers.out, err);
 }
 
 /* The sums first: the gradient of the input may replace that of the output. */
@@ -70,8 +60,8 @@ static enum gn_status scale_backward(struct gn_op *op, struct gn_err *err)
 	enum gn_status status = GN_OK;
 
 	if (op->desc.kind != GN_OP_DROP_PATH)
-		status = gn_cuda_scale_maps_sums(stream_of(op), &f, b->in[0], b->dout, b->scratch, b->din[1], b->dweight, err);
-	return status || !b->din[0] ? status : gn_cuda_scale_maps(stream_of(op), &f, b->dout, b->din[0], err);
+		status = gn_cuda_scale_maps_sums(gn_cuda_op_stream(op), &f, b->in[0], b->dout, b->scratch, b->din[1], b->dweight, err);
+	return status || !b->din[0] ? status : gn_cuda_scale_maps(gn_cuda_op_stream(op), &f, b->dout, b->din[0], err);
 }
 
 static struct gn_cuda_layer_norm norm_of(const struct gn_op *op)
@@ -79,7 +69,7 @@ static struct gn_cuda_layer_norm norm_of(const struct gn_op *op)
 	const struct gn_op_buffers *b = &op->buffers;
 	size_t rows = gn_cuda_op_rows(&op->desc.in[0]);
 
-	return (struct gn_cuda_layer_norm){.type = type_of(op), .rows = rows, .channels = op->desc.in[0].c, .eps = op->desc.eps,
+	return (struct gn_cuda_layer_norm){.type = gn_cuda_op_type(op), .rows = rows, .channels = op->desc.in[0].c, .eps = op->desc.eps,
 					   .weight = b->weight, .bias = b->bias, .mean = b->workspace,
 					   .inverse = (float *)b->workspace + rows, .scratch = b->scratch};
 }
@@ -89,7 +79,7 @@ static enum gn_status norm_forward(struct gn_op *op, uint64_t step, struct gn_er
 	struct gn_cuda_layer_norm l = norm_of(op);
 
 	(void)step;
-	return gn_cuda_layer_norm(stream_of(op), &l, op->buffers.in[0], op->buffers.out, err);
+	return gn_cuda_layer_norm(gn_cuda_op_stream(op), &l, op->buffers.in[0], op->buffers.out, err);
 }
 
 static enum gn_status norm_backward(struct gn_op *op, struct gn_err *err)
@@ -97,7 +87,7 @@ static enum gn_status norm_backward(struct gn_op *op, struct gn_err *err)
 	const struct gn_op_buffers *b = &op->buffers;
 	struct gn_cuda_layer_norm l = norm_of(op);
 
-	return gn_cuda_layer_norm_grad(stream_of(op), &l, b->in[0], b->dout, b->din[0], b->dweight, b->dbias, err);
+	return gn_cuda_layer_norm_grad(gn_cuda_op_stream(op), &l, b->in[0], b->dout, b->din[0], b->dweight, b->dbias, err);
 }
 
 static enum gn_status tokens_forward(struct gn_op *op, uint64_t step, struct gn_err *err)
@@ -105,7 +95,7 @@ static enum gn_status tokens_forward(struct gn_op *op, uint64_t step, struct gn_
 	const struct gn_op_buffers *b = &op->buffers;
 
 	(void)step;
-	return gn_cuda_tokens(stream_of(op), type_of(op), op->info.out.n, pixels_of(op), op->info.out.c, b->in[0], b->weight, b->bias,
+	return gn_cuda_tokens(gn_cuda_op_stream(op), gn_cuda_op_type(op), op->info.out.n, pixels_of(op), op->info.out.c, b->in[0], b->weight, b->bias,
 			      b->out, err);
 }
 
@@ -113,20 +103,20 @@ static enum gn_status tokens_backward(struct gn_op *op, struct gn_err *err)
 {
 	const struct gn_op_buffers *b = &op->buffers;
 
-	return gn_cuda_tokens_grad(stream_of(op), type_of(op), op->info.out.n, pixels_of(op), op->info.out.c, b->dout, b->din[0],
+	return gn_cuda_tokens_grad(gn_cuda_op_stream(op), gn_cuda_op_type(op), op->info.out.n, pixels_of(op), op->info.out.c, b->dout, b->din[0],
 				   b->dweight, b->dbias, err);
 }
 
 static enum gn_status first_forward(struct gn_op *op, uint64_t step, struct gn_err *err)
 {
 	(void)step;
-	return gn_cuda_first_pixel(stream_of(op), type_of(op), op->info.out.n, pixels_of(op), op->info.out.c, 0, op->buffers.in[0],
+	return gn_cuda_first_pixel(gn_cuda_op_stream(op), gn_cuda_op_type(op), op->info.out.n, pixels_of(op), op->info.out.c, 0, op->buffers.in[0],
 				   op->buffers.out, err);
 }
 
 static enum gn_status first_backward(struct gn_op *op, struct gn_err *err)
 {
-	return gn_cuda_first_pixel(stream_of(op), type_of(op), op->info.out.n, pixels_of(op), op->info.out.c, 1, op->buffers.dout,
+	return gn_cuda_first_pixel(gn_cuda_op_stream(op), gn_cuda_op_type(op), op->info.out.n, pixels_of(op), op->info.out.c, 1, op->buffers.dout,
 				   op->buffers.din[0], err);
 }
 

@@ -21,11 +21,6 @@ static struct linear_op *self(struct gn_op *op)
 	return (struct linear_op *)op;
 }
 
-static struct gn_cuda_stream *stream_of(const struct linear_op *l)
-{
-	return gn_cuda_ops_of(&l->base)->stream;
-}
-
 static int copies(const struct linear_op *l)
 {
 	return l->shape.type != GN_CUDA_F32;
@@ -70,12 +65,12 @@ static enum gn_status randomise(const struct linear_op *l, struct gn_err *err)
 {
 	const struct gn_op_buffers *b = &l->base.buffers;
 	size_t in = (size_t)l->shape.n * (size_t)l->shape.c, out = (size_t)l->shape.n * (size_t)l->shape.out_c;
-	enum gn_status status = gn_cuda_randomise(stream_of(l), l->shape.type, (void *)b->in[0], in, 0, err);
+	enum gn_status status = gn_cuda_randomise(gn_cuda_op_stream(&l->base), l->shape.type, (void *)b->in[0], in, 0, err);
 
 	if (!status && b->dout)
-		status = gn_cuda_randomise(stream_of(l), l->shape.type, (void *)b->dout, out, 1, err);
+		status = gn_cuda_randomise(gn_cuda_op_stream(&l->base), l->shape.type, (void *)b->dout, out, 1, err);
 	if (!status && copies(l))
-		status = gn_cuda_randomise(stream_of(l), l->shape.type, weight_of(l), weights(l), 2, err);
+		status = gn_cuda_randomise(gn_cuda_op_stream(&l->base), l->shape.type, weight_of(l), weights(l), 2, err);
 	return status;
 }
 
@@ -109,9 +104,9 @@ static enum gn_status copy_weights(const struct linear_op *l, struct gn_err *err
 
 	if (!copies(l))
 		return GN_OK;
-	status = gn_cuda_cast(stream_of(l), GN_CUDA_F32, b->weight, l->shape.type, weight_of(l), weights(l), err);
+	status = gn_cuda_cast(gn_cuda_op_stream(&l->base), GN_CUDA_F32, b->weight, l->shape.type, weight_of(l), weights(l), err);
 	if (!status && l->adds_bias)
-		status = gn_cuda_cast(stream_of(l), GN_CUDA_F32, b->bias, l->shape.type, bias_of(l), (size_t)l->shape.out_c, err);
+		status = gn_cuda_cast(gn_cuda_op_stream(&l->base), GN_CUDA_F32, b->bias, l->shape.type, bias_of(l), (size_t)l->shape.out_c, err);
 	return status;
 }
 
@@ -125,7 +120,7 @@ static enum gn_status forward(struct gn_op *op, uint64_t step, struct gn_err *er
 	if (!status)
 		status = gn_blas_run(l->forward, &data, op->buffers.scratch, err);
 	if (!status && op->desc.bias && !l->adds_bias)
-		status = gn_cuda_bias(stream_of(l), l->shape.type, op->buffers.bias, NULL, 0, op->buffers.out, (size_t)l->shape.n,
+		status = gn_cuda_bias(gn_cuda_op_stream(&l->base), l->shape.type, op->buffers.bias, NULL, 0, op->buffers.out, (size_t)l->shape.n,
 				      l->shape.out_c, err);
 	return status;
 }
@@ -138,9 +133,9 @@ static enum gn_status backward(struct gn_op *op, struct gn_err *err)
 	enum gn_status status = gn_blas_run(l->weight, &weight, b->scratch, err);
 
 	if (!status && op->desc.bias && !l->sums_bias) {
-		status = gn_cuda_batch_norm_statistics(stream_of(l), &l->sums, b->dout, 0, err);
+		status = gn_cuda_batch_norm_statistics(gn_cuda_op_stream(&l->base), &l->sums, b->dout, 0, err);
 		if (!status)
-			status = gn_cuda_sums_to_float(stream_of(l), l->sums.sums, b->dbias, l->shape.out_c, err);
+			status = gn_cuda_sums_to_float(gn_cuda_op_stream(&l->base), l->sums.sums, b->dbias, l->shape.out_c, err);
 	}
 	/* a first layer may have memory for an input gradient that is not needed */
 	if (!status && l->data && b->din[0])

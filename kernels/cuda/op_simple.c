@@ -2,16 +2,6 @@
 #include "kernels/cuda/ops_internal.h"
 #include "src/base/philox.h"
 
-static enum gn_cuda_type type_of(const struct gn_op *op)
-{
-	return gn_cuda_ops_of(op)->options.type;
-}
-
-static struct gn_cuda_stream *stream_of(const struct gn_op *op)
-{
-	return gn_cuda_ops_of(op)->stream;
-}
-
 static size_t elements(const struct gn_op *op)
 {
 	return gn_layout_elements(&op->info.out);
@@ -23,7 +13,7 @@ static enum gn_status pointwise_forward(struct gn_op *op, uint64_t step, struct 
 	int relu = op->desc.kind == GN_OP_RELU || op->desc.relu;
 
 	(void)step;
-	return gn_cuda_add(stream_of(op), type_of(op), b->in[0], op->desc.kind == GN_OP_ADD ? b->in[1] : NULL, relu, b->out,
+	return gn_cuda_add(gn_cuda_op_stream(op), gn_cuda_op_type(op), b->in[0], op->desc.kind == GN_OP_ADD ? b->in[1] : NULL, relu, b->out,
 			   elements(op), err);
 }
 
@@ -31,14 +21,14 @@ static enum gn_status pointwise_forward(struct gn_op *op, uint64_t step, struct 
 static enum gn_status pointwise_backward(struct gn_op *op, struct gn_err *err)
 {
 	const struct gn_op_buffers *b = &op->buffers;
-	struct gn_cuda_stream *s = stream_of(op);
+	struct gn_cuda_stream *s = gn_cuda_op_stream(op);
 	void *first = b->din[0] ? b->din[0] : b->din[1];
 	enum gn_status status = GN_OK;
 
 	if (op->desc.kind == GN_OP_RELU || op->desc.relu)
-		status = gn_cuda_relu_grad(s, type_of(op), b->out, b->dout, b->more_dout, first, elements(op), err);
+		status = gn_cuda_relu_grad(s, gn_cuda_op_type(op), b->out, b->dout, b->more_dout, first, elements(op), err);
 	else if (first != b->dout || b->more_dout)
-		status = gn_cuda_add(s, type_of(op), b->dout, b->more_dout, 0, first, elements(op), err);
+		status = gn_cuda_add(s, gn_cuda_op_type(op), b->dout, b->more_dout, 0, first, elements(op), err);
 	if (!status && b->din[1] && b->din[1] != first)
 		status = gn_cuda_copy(s, b->din[1], first, gn_layout_bytes(&op->info.out), err);
 	return status;
@@ -72,7 +62,7 @@ static enum gn_status max_pool_forward(struct gn_op *op, uint64_t step, struct g
 	const struct gn_op_buffers *b = &op->buffers;
 
 	(void)step;
-	return gn_cuda_max_pool(stream_of(op), type_of(op), &w, b->in[0], b->out, b->workspace, err);
+	return gn_cuda_max_pool(gn_cuda_op_stream(op), gn_cuda_op_type(op), &w, b->in[0], b->out, b->workspace, err);
 }
 
 static enum gn_status max_pool_backward(struct gn_op *op, struct gn_err *err)
@@ -80,7 +70,7 @@ static enum gn_status max_pool_backward(struct gn_op *op, struct gn_err *err)
 	struct gn_cuda_window w = window_of(op);
 	const struct gn_op_buffers *b = &op->buffers;
 
-	return b->din[0] ? gn_cuda_max_pool_grad(stream_of(op), type_of(op), &w, b->dout, b->workspace, b->din[0], err) : GN_OK;
+	return b->din[0] ? gn_cuda_max_pool_grad(gn_cuda_op_stream(op), gn_cuda_op_type(op), &w, b->dout, b->workspace, b->din[0], err) : GN_OK;
 }
 
 static enum gn_status average_pool_forward(struct gn_op *op, uint64_t step, struct gn_err *err)
@@ -88,7 +78,7 @@ static enum gn_status average_pool_forward(struct gn_op *op, uint64_t step, stru
 	struct gn_cuda_window w = window_of(op);
 
 	(void)step;
-	return gn_cuda_average_pool(stream_of(op), type_of(op), &w, op->buffers.in[0], op->buffers.out, err);
+	return gn_cuda_average_pool(gn_cuda_op_stream(op), gn_cuda_op_type(op), &w, op->buffers.in[0], op->buffers.out, err);
 }
 
 static enum gn_status average_pool_backward(struct gn_op *op, struct gn_err *err)
@@ -96,7 +86,7 @@ static enum gn_status average_pool_backward(struct gn_op *op, struct gn_err *err
 	struct gn_cuda_window w = window_of(op);
 	const struct gn_op_buffers *b = &op->buffers;
 
-	return b->din[0] ? gn_cuda_average_pool_grad(stream_of(op), type_of(op), &w, b->dout, b->din[0], err) : GN_OK;
+	return b->din[0] ? gn_cuda_average_pool_grad(gn_cuda_op_stream(op), gn_cuda_op_type(op), &w, b->dout, b->din[0], err) : GN_OK;
 }
 
 static enum gn_status pool_create(struct gn_cuda_ops *o, const struct gn_op *base, struct gn_op **out, struct gn_err *err)
@@ -128,8 +118,8 @@ static enum gn_status dropout_forward(struct gn_op *op, uint64_t step, struct gn
 
 	(void)step;
 	if (op->desc.training)
-		return gn_cuda_drop(stream_of(op), type_of(op), &d, b->in[0], b->out, elements(op), err);
-	return b->out == b->in[0] ? GN_OK : gn_cuda_copy(stream_of(op), b->out, b->in[0], gn_layout_bytes(&op->info.out), err);
+		return gn_cuda_drop(gn_cuda_op_stream(op), gn_cuda_op_type(op), &d, b->in[0], b->out, elements(op), err);
+	return b->out == b->in[0] ? GN_OK : gn_cuda_copy(gn_cuda_op_stream(op), b->out, b->in[0], gn_layout_bytes(&op->info.out), err);
 }
 
 static enum gn_status dropout_backward(struct gn_op *op, struct gn_err *err)
@@ -137,7 +127,7 @@ static enum gn_status dropout_backward(struct gn_op *op, struct gn_err *err)
 	struct gn_cuda_dropout d = masks_of(op);
 	const struct gn_op_buffers *b = &op->buffers;
 
-	return b->din[0] ? gn_cuda_drop(stream_of(op), type_of(op), &d, b->dout, b->din[0], elements(op), err) : GN_OK;
+	return b->din[0] ? gn_cuda_drop(gn_cuda_op_stream(op), gn_cuda_op_type(op), &d, b->dout, b->din[0], elements(op), err) : GN_OK;
 }
 
 static enum gn_status dropout_create(struct gn_cuda_ops *o, const struct gn_op *base, struct gn_op **out, struct gn_err *err)
@@ -158,14 +148,14 @@ static enum gn_status dropout_create(struct gn_cuda_ops *o, const struct gn_op *
 static enum gn_status change_order(const struct gn_op *op, const struct gn_layout *a, const void *from, const struct gn_layout *b,
 				   void *to, struct gn_err *err)
 {
-	enum gn_cuda_type type = type_of(op);
+	enum gn_cuda_type type = gn_cuda_op_type(op);
 	enum gn_cuda_type from_type = a->element_bytes == 4 ? GN_CUDA_F32 : type;
 	enum gn_cuda_type to_type = b->element_bytes == 4 ? GN_CUDA_F32 : type;
 	struct gn_cuda_order o = {from_type, to_type, a->n, a->c, a->h * a->w, b->block == 0};
 
 	if (a->block == b->block)
-		return gn_cuda_cast(stream_of(op), from_type, from, to_type, to, gn_layout_elements(a), err);
-	return gn_cuda_reorder(stream_of(op), &o, from, to, err);
+		return gn_cuda_cast(gn_cuda_op_stream(op), from_type, from, to_type, to, gn_layout_elements(a), err);
+	return gn_cuda_reorder(gn_cuda_op_stream(op), &o, from, to, err);
 }
 
 static enum gn_status reorder_forward(struct gn_op *op, uint64_t step, struct gn_err *err)

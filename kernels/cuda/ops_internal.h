@@ -25,6 +25,14 @@ struct gn_cuda_ops {
 struct gn_op *gn_cuda_op_alloc(struct gn_cuda_ops *o, size_t size, const struct gn_op_class *class, const struct gn_op *base,
 			       struct gn_err *err);
 struct gn_cuda_ops *gn_cuda_ops_of(const struct gn_op *op);
+static inline struct gn_cuda_stream *gn_cuda_op_stream(const struct gn_op *op)
+{
+	return gn_cuda_ops_of(op)->stream;
+}
+static inline enum gn_cuda_type gn_cuda_op_type(const struct gn_op *op)
+{
+	return gn_cuda_ops_of(op)->options.type;
+}
 
 static inline size_t gn_cuda_op_rows(const struct gn_layout *l)
 {
