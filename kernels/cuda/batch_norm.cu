@@ -3,7 +3,7 @@
 
 using namespace gn;
 
-template <class T, int V> static __global__ void __launch_bounds__(GN_CUDA_THREADS)
+template <class T, int V> static __global__ void __launch_bounds__(GN_CUDA_THREADS, RESIDENT)
 	statistics_kernel(struct gn_cuda_tile t, int channels, const T *x, float *partial)
 {
 	place p = find_place<V>(t);
@@ -12,19 +12,19 @@ template <class T, int V> static __global__ void __launch_bounds__(GN_CUDA_THREA
 	if (p.active)
 		load_floats<T, V>(x + p.channel, shift);
 	for (size_t row = p.begin + p.row_lane; p.active && row < p.end; row += (size_t)ROWS * t.row_lanes) {
-		float v[ROWS][V];
+		pack<T, V> v[ROWS];
 
 #pragma unroll
 		for (int i = 0; i < ROWS; i++)
 			if (row + (size_t)i * t.row_lanes < p.end)
-				load_floats<T, V>(x + (row + (size_t)i * t.row_lanes) * channels + p.channel, v[i]);
+				v[i] = load<T, V>(x + (row + (size_t)i * t.row_lanes) * channels + p.channel);
 #pragma unroll
 		for (int i = 0; i < ROWS; i++) {
 			if (row + (size_t)i * t.row_lanes >= p.end)
 				break;
 #pragma unroll
 			for (int k = 0; k < V; k++) {
-				float d = v[i][k] - shift[k];
+				float d = value(v[i], k) - shift[k];
 
 				sum[k] += d;
 				squares[k] += d * d;
@@ -161,7 +161,7 @@ struct apply {
 	const float *weight, *bias, *mean, *inverse;
 };
 
-template <class T, int V> static __global__ void __launch_bounds__(GN_CUDA_THREADS)
+template <class T, int V> static __global__ void __launch_bounds__(GN_CUDA_THREADS, RESIDENT)
 	apply_kernel(struct gn_cuda_tile t, struct apply a, const T *x, const T *added, T *y)
 {
 	place p = find_place<V>(t);
@@ -197,9 +197,9 @@ template <class T, int V> static __global__ void __launch_bounds__(GN_CUDA_THREA
 				break;
 #pragma unroll
 			for (int k = 0; k < V; k++) {
-				out[k] = (widen(v[i].v[k]) - mean[k]) * scale[k] + bias[k];
+				out[k] = (value(v[i], k) - mean[k]) * scale[k] + bias[k];
 				if (added)
-					out[k] += widen(w[i].v[k]);
+					out[k] += value(w[i], k);
 				if (a.with_relu)
 					out[k] = relu(out[k]);
 			}

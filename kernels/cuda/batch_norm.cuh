@@ -10,15 +10,19 @@ namespace gn
 /* rows in flight per thread */
 static const int ROWS = 4;
 
+/* Blocks that a multiprocessor runs at once, which the kernels' launch bounds guarantee: grids are multiples of them, since a last
+ * round of few blocks takes as long as a full one. */
+static const int RESIDENT = 3;
+
 /* Tile of a reduction: enough blocks to hide latency, few enough that adding their partial sums is cheap. */
 static inline struct gn_cuda_tile reduction_tile(const struct gn_cuda_stream *s, size_t rows, int vectors)
 {
-	return gn_cuda_tile_make(rows, vectors, multiprocessors(s) * 4);
+	return gn_cuda_tile_make(rows, vectors, multiprocessors(s) * RESIDENT);
 }
 
 static inline struct gn_cuda_tile apply_tile(const struct gn_cuda_stream *s, size_t rows, int vectors)
 {
-	return gn_cuda_tile_make(rows, vectors, multiprocessors(s) * 16);
+	return gn_cuda_tile_make(rows, vectors, multiprocessors(s) * RESIDENT * 4);
 }
 
 /* Position of a thread in a tile. */

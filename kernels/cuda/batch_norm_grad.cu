@@ -4,73 +4,86 @@
 
 using namespace gn;
 
+/* How the relu's mask is known: there is none, recomputed from x, from the output. */
+enum { NO_RELU, BY_X, BY_Y };
+#define GN_BY_RELU(kernel, relu, y, more)                                                                              \
+	(!(relu) ? (more) ? kernel<T, V, NO_RELU, 1> : kernel<T, V, NO_RELU, 0>                                        \
+	 : (y)	 ? (more) ? kernel<T, V, BY_Y, 1> : kernel<T, V, BY_Y, 0>                                              \
+		 : (more) ? kernel<T, V, BY_X, 1> : kernel<T, V, BY_X, 0>)
+
 struct grad {
-	int channels, mask; /* mask: apply the relu's mask to the gradient */
+	int channels;
 	const float *weight, *bias, *mean, *inverse;
 	const double *sums;
 	double rows;
 };
 
-template <int V> struct channel_norm {
-	float mean[V], inverse[V], scale[V], bias[V];
-};
-
-template <int V> static __device__ inline channel_norm<V> load_norm(const struct grad &g, int channel)
+/* The largest number that a conversion to T makes zero. */
+template <class T> static __device__ inline float largest_zero()
 {
-	channel_norm<V> n;
-
-#pragma unroll
-	for (int k = 0; k < V; k++) {
-		n.mean[k] = g.mean[channel + k];
-		n.inverse[k] = g.inverse[channel + k];
-		n.scale[k] = g.weight[channel + k] * n.inverse[k];
-		n.bias[k] = g.bias[channel + k];
-	}
-	return n;
+	return 0;
+}
+template <> __device__ inline float largest_zero<bf16>()
+{
+	return 0x1p-134f;
+}
+template <> __device__ inline float largest_zero<f16>()
+{
+	return 0x1p-25f;
 }
 
-/* The loaded values of one row. */
+/* What a thread keeps of its channels: registers are what limits how many loads are in flight. */
+template <int V> struct channel_norm {
+	float mean[V], scale[V], bias[V];
+};
+
+template <int V> static __device__ inline void load_norm(const struct grad &g, int channel, channel_norm<V> *n)
+{
+#pragma unroll
+	for (int k = 0; k < V; k++) {
+		n->mean[k] = g.mean[channel + k];
+		n->scale[k] = g.weight[channel + k] * g.inverse[channel + k];
+		n->bias[k] = g.bias[channel + k];
+	}
+}
+
+/* The loaded values of some rows of a thread. */
+enum { IN_FLIGHT = 2 };
 template <class T, int V> struct row_data {
 	pack<T, V> x, y, dout, more;
 };
 
-template <class T, int V> static __device__ inline void
-load_row(size_t at, const struct grad &g, const T *x, const T *y, const T *dout, const T *more, row_data<T, V> *r)
-{
-	r->x = load<T, V>(x + at);
-	r->dout = load<T, V>(dout + at);
-	if (more)
-		r->more = load<T, V>(more + at);
-	if (g.mask && y)
-		r->y = load<T, V>(y + at);
-}
-
-/* The gradient before the relu. */
-template <class T, int V> static __device__ inline float masked(const row_data<T, V> &r, int k, const struct grad &g,
-								const channel_norm<V> &n, int has_y, int has_more)
-{
-	float d = widen(r.dout.v[k]), out;
-
-	if (has_more)
-		d += widen(r.more.v[k]);
-	if (!g.mask)
-		return d;
-	out = has_y ? widen(r.y.v[k]) : rounded<T>((widen(r.x.v[k]) - n.mean[k]) * n.scale[k] + n.bias[k]);
-	return out > 0 ? d : 0;
-}
-
-/* Loads up to two rows of this thread: two loads in flight hide latency. */
-template <class T, int V> static __device__ inline void
-load_two_rows(size_t row, const struct gn_cuda_tile &t, const place &p, const struct grad &g, const T *x, const T *y,
-	      const T *dout, const T *more, row_data<T, V> r[2])
+template <class T, int V, int RELU, int MORE>
+static __device__ inline void load_rows(size_t row, const struct gn_cuda_tile &t, const place &p, int channels, const T *x, const T *y,
+					const T *dout, const T *more, row_data<T, V> (&r)[IN_FLIGHT])
 {
 #pragma unroll
-	for (int i = 0; i < 2; i++)
-		if (row + (size_t)i * t.row_lanes < p.end)
-			load_row<T, V>((row + (size_t)i * t.row_lanes) * g.channels + p.channel, g, x, y, dout, more, &r[i]);
+	for (int i = 0; i < IN_FLIGHT; i++) {
+		size_t at = (row + (size_t)i * t.row_lanes) * channels + p.channel;
+
+		if (row + (size_t)i * t.row_lanes >= p.end)
+			break;
+		r[i].x = load<T, V>(x + at);
+		r[i].dout = load<T, V>(dout + at);
+		if (MORE)
+			r[i].more = load<T, V>(more + at);
+		if (RELU == BY_Y)
+			r[i].y = load<T, V>(y + at);
+	}
 }
 
-template <class T, int V> static __global__ void __launch_bounds__(GN_CUDA_THREADS)
+/* The gradient before the relu; centred: x - mean. */
+template <class T, int V, int RELU, int MORE>
+static __device__ inline float masked(const row_data<T, V> &r, int k, float centred, const channel_norm<V> &n)
+{
+	float d = value(r.dout, k) + (MORE ? value(r.more, k) : 0);
+
+	if (RELU == BY_X)
+		return centred * n.scale[k] + n.bias[k] <= largest_zero<T>() ? 0 : d;
+	return RELU == BY_Y && value(r.y, k) <= 0 ? 0 : d;
+}
+
+template <class T, int V, int RELU, int MORE> static __global__ void __launch_bounds__(GN_CUDA_THREADS, RESIDENT)
 	sums_kernel(struct gn_cuda_tile t, struct grad g, const T *x, const T *y, const T *dout, const T *more,
 		    T *dadded, float *partial)
 {
@@ -79,29 +92,34 @@ template <class T, int V> static __global__ void __launch_bounds__(GN_CUDA_THREA
 	channel_norm<V> n = {};
 
 	if (p.active)
-		n = load_norm<V>(g, p.channel);
-	for (size_t row = p.begin + p.row_lane; p.active && row < p.end; row += 2 * (size_t)t.row_lanes) {
-		row_data<T, V> r[2];
+		load_norm<V>(g, p.channel, &n);
+	for (size_t row = p.begin + p.row_lane; p.active && row < p.end; row += IN_FLIGHT * (size_t)t.row_lanes) {
+		row_data<T, V> r[IN_FLIGHT];
 
-		load_two_rows<T, V>(row, t, p, g, x, y, dout, more, r);
+		load_rows<T, V, RELU, MORE>(row, t, p, g.channels, x, y, dout, more, r);
 #pragma unroll
-		for (int i = 0; i < 2; i++) {
+		for (int i = 0; i < IN_FLIGHT; i++) {
 			float d[V];
 
 			if (row + (size_t)i * t.row_lanes >= p.end)
 				break;
 #pragma unroll
 			for (int k = 0; k < V; k++) {
-				d[k] = masked<T, V>(r[i], k, g, n, y != NULL, more != NULL);
-				if (dadded)
+				float centred = value(r[i].x, k) - n.mean[k];
+
+				d[k] = masked<T, V, RELU, MORE>(r[i], k, centred, n);
+				if (RELU != BY_X && dadded)
 					d[k] = rounded<T>(d[k]);
 				sum[k] += d[k];
-				dot[k] += d[k] * ((widen(r[i].x.v[k]) - n.mean[k]) * n.inverse[k]);
+				dot[k] += d[k] * centred;
 			}
-			if (dadded)
+			if (RELU != BY_X && dadded)
 				store<T, V>(dadded + (row + (size_t)i * t.row_lanes) * g.channels + p.channel, d);
 		}
 	}
+#pragma unroll
+	for (int k = 0; k < V; k++)
+		dot[k] *= p.active ? g.inverse[p.channel + k] : 0;
 	write_partial<V>(t, p, g.channels, sum, dot, partial);
 }
 
@@ -120,46 +138,46 @@ static __global__ void total_kernel(const float *partial, int chunks, int channe
 	dweight[c] = (float)dot;
 }
 
-template <class T, int V> static __global__ void __launch_bounds__(GN_CUDA_THREADS)
+/* dx = scale (d - sum - normalised x * dot), sum and dot divided by the rows. */
+template <class T, int V, int RELU, int MORE> static __global__ void __launch_bounds__(GN_CUDA_THREADS, RESIDENT)
 	apply_kernel(struct gn_cuda_tile t, struct grad g, const T *x, const T *y, const T *dout, const T *more, T *dx)
 {
 	place p = find_place<V>(t);
-	float sum[V], dot[V];
+	float constant[V], slope[V];
 	channel_norm<V> n;
 
 	if (!p.active)
 		return;
-	n = load_norm<V>(g, p.channel);
+	load_norm<V>(g, p.channel, &n);
 #pragma unroll
 	for (int k = 0; k < V; k++) {
-		sum[k] = (float)(g.sums[p.channel + k] / g.rows);
-		dot[k] = (float)(g.sums[g.channels + p.channel + k] / g.rows);
+		constant[k] = n.scale[k] * (float)(g.sums[p.channel + k] / g.rows);
+		slope[k] = n.scale[k] * g.inverse[p.channel + k] * (float)(g.sums[g.channels + p.channel + k] / g.rows);
 	}
-	for (size_t row = p.begin + p.row_lane; row < p.end; row += 2 * (size_t)t.row_lanes) {
-		row_data<T, V> r[2];
+	for (size_t row = p.begin + p.row_lane; row < p.end; row += IN_FLIGHT * (size_t)t.row_lanes) {
+		row_data<T, V> r[IN_FLIGHT];
 
-		load_two_rows<T, V>(row, t, p, g, x, y, dout, more, r);
+		load_rows<T, V, RELU, MORE>(row, t, p, g.channels, x, y, dout, more, r);
 #pragma unroll
-		for (int i = 0; i < 2; i++) {
+		for (int i = 0; i < IN_FLIGHT; i++) {
 			float d[V];
 
 			if (row + (size_t)i * t.row_lanes >= p.end)
 				break;
 #pragma unroll
 			for (int k = 0; k < V; k++) {
-				float normal = (widen(r[i].x.v[k]) - n.mean[k]) * n.inverse[k];
+				float centred = value(r[i].x, k) - n.mean[k];
 
-				d[k] = masked<T, V>(r[i], k, g, n, y != NULL, more != NULL);
-				d[k] = n.scale[k] * (d[k] - sum[k] - normal * dot[k]);
+				d[k] = n.scale[k] * masked<T, V, RELU, MORE>(r[i], k, centred, n) - constant[k] - centred * slope[k];
 			}
 			store<T, V>(dx + (row + (size_t)i * t.row_lanes) * g.channels + p.channel, d);
 		}
 	}
 }
 
-static struct grad grad_of(const struct gn_cuda_batch_norm *b, int mask, size_t total_rows)
+static struct grad grad_of(const struct gn_cuda_batch_norm *b, size_t total_rows)
 {
-	struct grad g = {b->channels, mask, b->weight, b->bias, b->mean, b->inverse, b->sums, (double)total_rows};
+	struct grad g = {b->channels, b->weight, b->bias, b->mean, b->inverse, b->sums, (double)total_rows};
 
 	return g;
 }
@@ -167,11 +185,11 @@ static struct grad grad_of(const struct gn_cuda_batch_norm *b, int mask, size_t 
 template <class T, int V> static enum gn_status grad_sums(struct gn_cuda_stream *s, const struct gn_cuda_batch_norm *b,
 							  const struct gn_cuda_batch_norm_grad *g, struct gn_err *err)
 {
-	struct gn_cuda_tile t = gn_cuda_tile_make(b->rows, b->channels / V, multiprocessors(s) * 4);
-	enum gn_status status =
-		launch(s, "kernel batch_norm_grad_sums", err, dim3(t.groups, t.chunks), GN_CUDA_THREADS,
-		       sums_kernel<T, V>, t, grad_of(b, b->relu, b->rows), (const T *)g->x, (const T *)g->y,
-		       (const T *)g->dout, (const T *)g->more_dout, (T *)g->dadded, (float *)b->scratch);
+	struct gn_cuda_tile t = reduction_tile(s, b->rows, b->channels / V);
+	enum gn_status status = launch(
+		s, "kernel batch_norm_grad_sums", err, dim3(t.groups, t.chunks), GN_CUDA_THREADS,
+		GN_BY_RELU(sums_kernel, b->relu, g->y, g->more_dout), t, grad_of(b, b->rows), (const T *)g->x, (const T *)g->y,
+		(const T *)g->dout, (const T *)g->more_dout, (T *)g->dadded, (float *)b->scratch);
 
 	if (status)
 		return status;
@@ -188,7 +206,7 @@ template <class T, int V> static enum gn_status grad_apply(struct gn_cuda_stream
 	const T *more = (const T *)(g->dadded ? NULL : g->more_dout);
 
 	return launch(s, "kernel batch_norm_grad_apply", err, dim3(t.groups, t.chunks), GN_CUDA_THREADS,
-		      apply_kernel<T, V>, t, grad_of(b, b->relu && !g->dadded, total_rows), (const T *)g->x,
+		      GN_BY_RELU(apply_kernel, b->relu && !g->dadded, g->y, more), t, grad_of(b, total_rows), (const T *)g->x,
 		      (const T *)g->y, dout, more, (T *)g->dx);
 }
 

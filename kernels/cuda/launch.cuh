@@ -60,9 +60,16 @@ template <class T> static __host__ __device__ inline float rounded(float x)
 	return widen(stored);
 }
 
-/* V adjacent elements, loaded and stored by one instruction. */
+/* V adjacent elements, loaded and stored by one instruction. Eight of 16 bits stay in pairs: one by one they would take twice the
+ * registers. */
 template <class T, int V> struct alignas(sizeof(T) * V) pack {
 	T v[V];
+};
+template <> struct alignas(16) pack<bf16, 8> {
+	uint32_t pairs[4];
+};
+template <> struct alignas(16) pack<f16, 8> {
+	uint32_t pairs[4];
 };
 
 template <class T, int V> static __device__ inline pack<T, V> load(const T *from)
@@ -70,13 +77,30 @@ template <class T, int V> static __device__ inline pack<T, V> load(const T *from
 	return *reinterpret_cast<const pack<T, V> *>(from);
 }
 
+/* Element k as a float. */
+template <class T, int V> static __device__ inline float value(const pack<T, V> &p, int k)
+{
+	if constexpr (sizeof(T) == 2 && V == 8)
+		return widen(T{(uint16_t)(p.pairs[k / 2] >> k % 2 * 16)});
+	else
+		return widen(p.v[k]);
+}
+
 template <class T, int V> static __device__ inline void store(T *to, const float (&x)[V])
 {
-	pack<T, V> p;
+	pack<T, V> p = {};
 
 #pragma unroll
-	for (int k = 0; k < V; k++)
-		narrow(x[k], &p.v[k]);
+	for (int k = 0; k < V; k++) {
+		if constexpr (sizeof(T) == 2 && V == 8) {
+			T one;
+
+			narrow(x[k], &one);
+			p.pairs[k / 2] |= (uint32_t)one.bits << k % 2 * 16;
+		} else {
+			narrow(x[k], &p.v[k]);
+		}
+	}
 	*reinterpret_cast<pack<T, V> *>(to) = p;
 }
 
@@ -86,7 +110,7 @@ template <class T, int V> static __device__ inline void load_floats(const T *fro
 
 #pragma unroll
 	for (int k = 0; k < V; k++)
-		x[k] = widen(p.v[k]);
+		x[k] = value(p, k);
 }
 
 static __device__ inline float relu(float x)

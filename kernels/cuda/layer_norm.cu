@@ -14,20 +14,25 @@ static inline unsigned row_blocks(const struct gn_cuda_stream *s, size_t rows)
 /* The sum over the lanes of a row, or their largest, in all of them. All threads must call it. */
 template <int LARGEST> static __device__ inline float row_total(float x, float *shared)
 {
-	int lane = threadIdx.x % LANES;
-
-	__syncthreads();
-	shared[threadIdx.x] = x;
+#ifndef GN_CUDA_EMULATE
 	for (int step = LANES / 2; step > 0; step /= 2) {
-		__syncthreads();
-		if (lane < step) {
-			float a = shared[threadIdx.x], b = shared[threadIdx.x + step];
+		float other = __shfl_xor_sync(0xffffffffu, x, step);
 
-			shared[threadIdx.x] = LARGEST ? (b > a ? b : a) : a + b;
-		}
+		x = LARGEST ? (other > x ? other : x) : x + other;
 	}
-	__syncthreads();
-	return shared[threadIdx.x - lane];
+	return x;
+#else
+	for (int step = LANES / 2; step > 0; step /= 2) {
+		float other;
+
+		__syncthreads();
+		shared[threadIdx.x] = x;
+		__syncthreads();
+		other = shared[threadIdx.x ^ step];
+		x = LARGEST ? (other > x ? other : x) : x + other;
+	}
+	return x;
+#endif
 }
 
 struct norm_rows {

@@ -1,7 +1,7 @@
 /* A thread computes one vector of channels of one output. Gradients are gathered: a thread per input visits the windows that
  * contain it, so that there are no atomic additions and nothing to zero. Images are the grid's second dimension: indices within one
  * fit into 32 bits. */
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/batch_norm.cuh"
 
 using namespace gn;
 
@@ -21,6 +21,18 @@ template <int V> static __device__ inline struct at find(unsigned i, unsigned wi
 	return a;
 }
 
+/* Pixels of a window are visited in squares of SIDE, of a larger one in parts of its rows: of equal ones the first wins. The windows of
+ * an input are in squares of 2. All loads of a square are in flight together. */
+enum { SIDE = 3 };
+
+/* Whether the window of output `a` has that row and column, and both are in the map. */
+static __device__ inline int is_within(const struct gn_cuda_window &w, const struct at &a, int ky, int kx)
+{
+	int y = a.y * w.stride + ky - w.pad, x = a.x * w.stride + kx - w.pad;
+
+	return ky < w.kernel && kx < w.kernel && y >= 0 && y < w.h && x >= 0 && x < w.w;
+}
+
 template <class T, int V> static __global__ void __launch_bounds__(GN_CUDA_THREADS)
 	max_kernel(struct gn_cuda_window w, const T *x, T *y, uint8_t *argmax)
 {
@@ -28,6 +40,7 @@ template <class T, int V> static __global__ void __launch_bounds__(GN_CUDA_THREA
 	size_t out = (size_t)blockIdx.y * count * V + (size_t)i * V;
 	float best[V] = {};
 	pack<uint8_t, V> where = {};
+	const int rows = w.kernel <= SIDE ? SIDE : 1;
 	int any = 0;
 	struct at a;
 
@@ -35,24 +48,30 @@ template <class T, int V> static __global__ void __launch_bounds__(GN_CUDA_THREA
 		return;
 	a = find<V>(i, w.out_w, vectors);
 	x += (size_t)blockIdx.y * w.h * w.w * w.c + a.channel;
-	for (int ky = 0; ky < w.kernel; ky++) {
-		int iy = a.y * w.stride + ky - w.pad;
+	for (int ky = 0; ky < w.kernel; ky += rows) {
+		for (int kx = 0; kx < w.kernel; kx += SIDE) {
+			pack<T, V> v[SIDE * SIDE];
 
-		for (int kx = 0; kx < w.kernel; kx++) {
-			int ix = a.x * w.stride + kx - w.pad;
-			float v[V];
-
-			if (iy < 0 || iy >= w.h || ix < 0 || ix >= w.w)
-				continue;
-			load_floats<T, V>(x + ((size_t)iy * w.w + ix) * w.c, v);
 #pragma unroll
-			for (int k = 0; k < V; k++) {
-				if (any && !(v[k] > best[k] || (v[k] != v[k] && best[k] == best[k])))
+			for (int j = 0; j < SIDE * SIDE; j++)
+				if (j / SIDE < rows && is_within(w, a, ky + j / SIDE, kx + j % SIDE))
+					v[j] = load<T, V>(x + ((size_t)(a.y * w.stride + ky + j / SIDE - w.pad) * w.w +
+							       (a.x * w.stride + kx + j % SIDE - w.pad)) * w.c);
+#pragma unroll
+			for (int j = 0; j < SIDE * SIDE; j++) {
+				if (j / SIDE >= rows || !is_within(w, a, ky + j / SIDE, kx + j % SIDE))
 					continue;
-				best[k] = v[k];
-				where.v[k] = (uint8_t)(ky * w.kernel + kx);
+#pragma unroll
+				for (int k = 0; k < V; k++) {
+					float one = value(v[j], k);
+
+					if (any && !(one > best[k] || (one != one && best[k] == best[k])))
+						continue;
+					best[k] = one;
+					where.v[k] = (uint8_t)((ky + j / SIDE) * w.kernel + kx + j % SIDE);
+				}
+				any = 1;
 			}
-			any = 1;
 		}
 	}
 	store<T, V>(y + out, best);
@@ -65,24 +84,38 @@ template <class T, int V> static __global__ void __launch_bounds__(GN_CUDA_THREA
 	unsigned i = blockIdx.x * blockDim.x + threadIdx.x, vectors = w.c / V, count = vectors * w.h * w.w;
 	size_t outputs = (size_t)blockIdx.y * w.out_h * w.out_w;
 	float sum[V] = {};
+	int last_y, last_x;
 	struct at a;
 
 	if (i >= count)
 		return;
 	a = find<V>(i, w.w, vectors);
-	for (int oy = gn_cuda_pool_first(a.y, w.kernel, w.stride, w.pad);
-	     oy <= gn_cuda_pool_last(a.y, w.stride, w.pad, w.out_h); oy++) {
-		for (int ox = gn_cuda_pool_first(a.x, w.kernel, w.stride, w.pad);
-		     ox <= gn_cuda_pool_last(a.x, w.stride, w.pad, w.out_w); ox++) {
-			size_t from = (outputs + (size_t)oy * w.out_w + ox) * w.c + a.channel;
-			int own = (a.y + w.pad - oy * w.stride) * w.kernel + a.x + w.pad - ox * w.stride;
-			pack<uint8_t, V> won = load<uint8_t, V>(argmax + from);
-			float d[V];
+	last_y = gn_cuda_pool_last(a.y, w.stride, w.pad, w.out_h);
+	last_x = gn_cuda_pool_last(a.x, w.stride, w.pad, w.out_w);
+	for (int oy = gn_cuda_pool_first(a.y, w.kernel, w.stride, w.pad); oy <= last_y; oy += 2) {
+		for (int ox = gn_cuda_pool_first(a.x, w.kernel, w.stride, w.pad); ox <= last_x; ox += 2) {
+			pack<uint8_t, V> won[4];
+			pack<T, V> d[4];
 
-			load_floats<T, V>(dy + from, d);
 #pragma unroll
-			for (int k = 0; k < V; k++)
-				sum[k] += won.v[k] == own ? d[k] : 0;
+			for (int j = 0; j < 4; j++) {
+				size_t from = (outputs + (size_t)(oy + j / 2) * w.out_w + ox + j % 2) * w.c + a.channel;
+
+				if (oy + j / 2 > last_y || ox + j % 2 > last_x)
+					continue;
+				won[j] = load<uint8_t, V>(argmax + from);
+				d[j] = load<T, V>(dy + from);
+			}
+#pragma unroll
+			for (int j = 0; j < 4; j++) {
+				int own = (a.y + w.pad - (oy + j / 2) * w.stride) * w.kernel + a.x + w.pad - (ox + j % 2) * w.stride;
+
+				if (oy + j / 2 > last_y || ox + j % 2 > last_x)
+					continue;
+#pragma unroll
+				for (int k = 0; k < V; k++)
+					sum[k] += won[j].v[k] == own ? value(d[j], k) : 0;
+			}
 		}
 	}
 	store<T, V>(dx + (size_t)blockIdx.y * count * V + (size_t)i * V, sum);
@@ -188,11 +221,6 @@ template <class T, int V> static enum gn_status average_pool_grad(struct gn_cuda
 		      average_grad_kernel<T, V>, *w, (const T *)dy, (T *)dx);
 }
 
-static int wide_channels(enum gn_cuda_type type, const struct gn_cuda_window *w)
-{
-	return w->c % (type == GN_CUDA_F32 ? 4 : 8) == 0;
-}
-
 /* An image has fewer than 2^31 elements; the second grid dimension is limited to 65535. */
 static enum gn_status check(const struct gn_cuda_window *w, struct gn_err *err)
 {
@@ -223,7 +251,7 @@ static enum gn_status check_max(const struct gn_cuda_window *w, struct gn_err *e
 enum gn_status gn_cuda_max_pool(struct gn_cuda_stream *s, enum gn_cuda_type type, const struct gn_cuda_window *w,
 				const void *x, void *y, uint8_t *argmax, struct gn_err *err)
 {
-	int is_wide = wide_channels(type, w) && multiple_of_16(x) && multiple_of_16(y) && multiple_of_16(argmax);
+	int is_wide = wide_channels(type, w->c) && multiple_of_16(x) && multiple_of_16(y) && multiple_of_16(argmax);
 	enum gn_status status = check_max(w, err);
 
 	return status ? status : GN_BY_TYPE(type, is_wide, max_pool, s, w, x, y, argmax, err);
@@ -232,7 +260,7 @@ enum gn_status gn_cuda_max_pool(struct gn_cuda_stream *s, enum gn_cuda_type type
 enum gn_status gn_cuda_max_pool_grad(struct gn_cuda_stream *s, enum gn_cuda_type type, const struct gn_cuda_window *w,
 				     const void *dy, const uint8_t *argmax, void *dx, struct gn_err *err)
 {
-	int is_wide = wide_channels(type, w) && multiple_of_16(dy) && multiple_of_16(dx) && multiple_of_16(argmax);
+	int is_wide = wide_channels(type, w->c) && multiple_of_16(dy) && multiple_of_16(dx) && multiple_of_16(argmax);
 	enum gn_status status = check_max(w, err);
 
 	return status ? status : GN_BY_TYPE(type, is_wide, max_pool_grad, s, w, dy, argmax, dx, err);
@@ -241,7 +269,7 @@ enum gn_status gn_cuda_max_pool_grad(struct gn_cuda_stream *s, enum gn_cuda_type
 enum gn_status gn_cuda_average_pool(struct gn_cuda_stream *s, enum gn_cuda_type type, const struct gn_cuda_window *w,
 				    const void *x, void *y, struct gn_err *err)
 {
-	int is_wide = wide_channels(type, w) && multiple_of_16(x) && multiple_of_16(y);
+	int is_wide = wide_channels(type, w->c) && multiple_of_16(x) && multiple_of_16(y);
 	enum gn_status status = check(w, err);
 
 	return status ? status : GN_BY_TYPE(type, is_wide, average_pool, s, w, x, y, err);
@@ -250,7 +278,7 @@ enum gn_status gn_cuda_average_pool(struct gn_cuda_stream *s, enum gn_cuda_type 
 enum gn_status gn_cuda_average_pool_grad(struct gn_cuda_stream *s, enum gn_cuda_type type,
 					 const struct gn_cuda_window *w, const void *dy, void *dx, struct gn_err *err)
 {
-	int is_wide = wide_channels(type, w) && multiple_of_16(dy) && multiple_of_16(dx);
+	int is_wide = wide_channels(type, w->c) && multiple_of_16(dy) && multiple_of_16(dx);
 	enum gn_status status = check(w, err);
 
 	return status ? status : GN_BY_TYPE(type, is_wide, average_pool_grad, s, w, dy, dx, err);

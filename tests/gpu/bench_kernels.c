@@ -1,7 +1,7 @@
 /* How fast our kernels move memory on this GPU, beside a copy of the device by itself in the same run.
  * Bytes are the fewest that a kernel can do with: every input read once, every output written once. Rates are medians of RUNS
  * graphs of REPEATS calls each, timed by events, so that the host's part of a call is not counted; a tensor is more than twice the
- * L2 cache. Results are not looked at: test_kernels does. */
+ * L2 cache. Results are not looked at: test_kernels does. Arguments: beginnings of names of kernels; then these alone. */
 #include "kernels/cuda/layers.h"
 #include "kernels/ref/compress.h"
 
@@ -122,6 +122,27 @@ static enum gn_status grad_sums(struct bench *b, struct gn_err *err)
 static enum gn_status grad_apply(struct bench *b, struct gn_err *err)
 {
 	struct gn_cuda_batch_norm_grad g = grad_of(b);
+
+	return gn_cuda_batch_norm_grad_apply(b->stream, &b->norm, &g, b->norm.rows, err);
+}
+
+/* As behind a block of ResNet: with an addend, and the output known. */
+static struct gn_cuda_batch_norm_grad added_grad_of(const struct bench *b)
+{
+	return (struct gn_cuda_batch_norm_grad){b->tensors[0], b->tensors[3], b->tensors[1],  NULL,
+						b->tensors[2], b->tensors[1], b->channels[4], b->channels[5]};
+}
+
+static enum gn_status added_grad_sums(struct bench *b, struct gn_err *err)
+{
+	struct gn_cuda_batch_norm_grad g = added_grad_of(b);
+
+	return gn_cuda_batch_norm_grad_sums(b->stream, &b->norm, &g, err);
+}
+
+static enum gn_status added_grad_apply(struct bench *b, struct gn_err *err)
+{
+	struct gn_cuda_batch_norm_grad g = added_grad_of(b);
 
 	return gn_cuda_batch_norm_grad_apply(b->stream, &b->norm, &g, b->norm.rows, err);
 }
@@ -348,7 +369,16 @@ static enum gn_status make_tensors(struct bench *b, struct gn_err *err)
 	return status ? status : optimizers(b, err);
 }
 
-static enum gn_status run_type(struct bench *b, struct gn_err *err)
+static int is_wanted(const char *name, char **beginnings)
+{
+	int any = *beginnings == NULL;
+
+	while (!any && *beginnings)
+		any = !strncmp(name, *beginnings, strlen(*beginnings)), beginnings++;
+	return any;
+}
+
+static enum gn_status run_type(struct bench *b, char **beginnings, struct gn_err *err)
 {
 	double type_bytes = (double)gn_cuda_type_bytes(b->type), bytes = (double)b->elements * type_bytes;
 	/* parameters and a slot are read and written, gradients read; as fractions of a tensor */
@@ -362,6 +392,8 @@ static enum gn_status run_type(struct bench *b, struct gn_err *err)
 				   {"batch norm apply+add+relu", apply_added, 3, 0},
 				   {"batch norm grad sums", grad_sums, 2, 0},
 				   {"batch norm grad apply", grad_apply, 3, 0},
+				   {"batch norm grad sums, add", added_grad_sums, 4, 0},
+				   {"batch norm grad apply, add", added_grad_apply, 3, 0},
 				   {"max pool", max_pool, 1.25 + 0.25 / type_bytes, 0},
 				   {"max pool grad", max_pool_grad, 1.25 + 0.25 / type_bytes, 0},
 				   {"average pool", average, 1, 0},
@@ -384,7 +416,7 @@ static enum gn_status run_type(struct bench *b, struct gn_err *err)
 	for (size_t i = 0; !status && i < sizeof jobs / sizeof *jobs; i++) {
 		double rate;
 
-		if (jobs[i].floats && b->type != GN_CUDA_F32)
+		if ((jobs[i].floats && b->type != GN_CUDA_F32) || (i > 0 && !is_wanted(jobs[i].name, beginnings)))
 			continue;
 		if ((status = median_ms(b, &jobs[i], &ms, err)))
 			break;
@@ -413,7 +445,7 @@ static enum gn_status set_size(struct bench *b, struct gn_err *err)
 				    &b->arena, err);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	struct bench b = {0};
 	struct gn_err err;
@@ -430,7 +462,7 @@ int main(void)
 	printf("%-26s %-5s %9s %10s %9s %8s\n", "kernel", "type", "us", "MB moved", "GB/s", "of copy");
 	for (int type = GN_CUDA_F32; !status && type <= GN_CUDA_F16; type++) {
 		b.type = type;
-		status = run_type(&b, &err);
+		status = run_type(&b, argv + (argc > 0), &err);
 	}
 out:
 	gn_cuda_event_destroy(b.to);
