@@ -104,15 +104,5 @@ static __device__ inline void total_chunks(const float *partial, int chunks, int
 	*b = shared[1][part][lane];
 }
 
-template <class T> static inline int channels_wide(int channels)
-{
-	return channels % wide<T>::vector == 0;
-}
-
-static inline int wide_channels(enum gn_cuda_type type, int channels)
-{
-	return channels % (type == GN_CUDA_F32 ? 4 : 8) == 0;
-}
-
 } // namespace gn
 #endif

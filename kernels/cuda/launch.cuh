@@ -176,6 +176,12 @@ static inline int multiprocessors(const struct gn_cuda_stream *s)
 	return gn_cuda_device_info(gn_cuda_stream_device(s))->multiprocessors;
 }
 
+/* Whether the channels are whole vectors, as GN_BY_TYPE has them. */
+static inline int wide_channels(enum gn_cuda_type type, int channels)
+{
+	return channels % (type == GN_CUDA_F32 ? 4 : 8) == 0;
+}
+
 #ifndef GN_CUDA_EMULATE
 /* name: for errors, such as "kernel batch_norm_sums". */
 template <class... P, class... A> static enum gn_status launch(struct gn_cuda_stream *s, const char *name,

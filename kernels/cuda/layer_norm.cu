@@ -11,28 +11,16 @@ static inline unsigned row_blocks(const struct gn_cuda_stream *s, size_t rows)
 	return blocks_for(s, rows * LANES);
 }
 
-/* The sum over the lanes of a row, or their largest, in all of them. All threads must call it. */
-template <int LARGEST> static __device__ inline float row_total(float x, float *shared)
+/* The sum over the lanes of a row, or their largest, in all of them. All threads of a block must call it. */
+template <int LARGEST> static __device__ inline float row_total(float x)
 {
-#ifndef GN_CUDA_EMULATE
+#pragma unroll
 	for (int step = LANES / 2; step > 0; step /= 2) {
 		float other = __shfl_xor_sync(0xffffffffu, x, step);
 
 		x = LARGEST ? (other > x ? other : x) : x + other;
 	}
 	return x;
-#else
-	for (int step = LANES / 2; step > 0; step /= 2) {
-		float other;
-
-		__syncthreads();
-		shared[threadIdx.x] = x;
-		__syncthreads();
-		other = shared[threadIdx.x ^ step];
-		x = LARGEST ? (other > x ? other : x) : x + other;
-	}
-	return x;
-#endif
 }
 
 struct norm_rows {
@@ -45,7 +33,7 @@ struct norm_rows {
 
 /* The sum of (x - centre)^power over a row; nothing of rows behind the last. */
 template <class T, int V, int SQUARES>
-static __device__ inline float moment(const T *x, int channels, int active, float centre, float *shared)
+static __device__ inline float moment(const T *x, int channels, int active, float centre)
 {
 	float sum = 0;
 
@@ -57,20 +45,19 @@ static __device__ inline float moment(const T *x, int channels, int active, floa
 		for (int k = 0; k < V; k++)
 			sum += SQUARES ? (v[k] - centre) * (v[k] - centre) : v[k];
 	}
-	return row_total<0>(sum, shared);
+	return row_total<0>(sum);
 }
 
 template <class T, int V> static __global__ void __launch_bounds__(GN_CUDA_THREADS) norm_kernel(struct norm_rows n, const T *x, T *y)
 {
-	__shared__ float shared[GN_CUDA_THREADS];
 	int lane = threadIdx.x % LANES;
 
 	for (size_t first = (size_t)blockIdx.x * ROWS_OF_BLOCK; first < n.rows; first += (size_t)gridDim.x * ROWS_OF_BLOCK) {
 		size_t row = first + threadIdx.x / LANES;
 		int active = row < n.rows;
 		const T *from = x + row * n.channels;
-		float mean = moment<T, V, 0>(from, n.channels, active, 0, shared) / n.channels;
-		float inverse = 1 / sqrtf(moment<T, V, 1>(from, n.channels, active, mean, shared) / n.channels + n.eps);
+		float mean = moment<T, V, 0>(from, n.channels, active, 0) / n.channels;
+		float inverse = 1 / sqrtf(moment<T, V, 1>(from, n.channels, active, mean) / n.channels + n.eps);
 
 		for (int c = lane * V; active && c < n.channels; c += LANES * V) {
 			float v[V];
@@ -92,8 +79,6 @@ template <class T, int V> static __global__ void __launch_bounds__(GN_CUDA_THREA
 template <class T, int V>
 static __global__ void __launch_bounds__(GN_CUDA_THREADS) norm_grad_kernel(struct norm_rows n, const T *x, const T *dy, T *dx)
 {
-	__shared__ float shared[GN_CUDA_THREADS];
-
 	for (size_t first = (size_t)blockIdx.x * ROWS_OF_BLOCK; first < n.rows; first += (size_t)gridDim.x * ROWS_OF_BLOCK) {
 		size_t row = first + threadIdx.x / LANES, at = row * n.channels;
 		int active = row < n.rows, begin = threadIdx.x % LANES * V;
@@ -108,8 +93,8 @@ static __global__ void __launch_bounds__(GN_CUDA_THREADS) norm_grad_kernel(struc
 				dot += d[k] * n.weight[c + k] * (h[k] - mean) * inverse;
 			}
 		}
-		sum = row_total<0>(sum, shared) / n.channels;
-		dot = row_total<0>(dot, shared) / n.channels;
+		sum = row_total<0>(sum) / n.channels;
+		dot = row_total<0>(dot) / n.channels;
 		for (int c = begin; active && c < n.channels; c += LANES * V) {
 			load_floats<T, V>(x + at + c, h);
 			load_floats<T, V>(dy + at + c, d);
@@ -205,7 +190,6 @@ struct softmax {
 
 template <class T> static __global__ void __launch_bounds__(GN_CUDA_THREADS) softmax_kernel(struct softmax m, const float *scores, T *p)
 {
-	__shared__ float shared[GN_CUDA_THREADS];
 	int lane = threadIdx.x % LANES;
 
 	for (size_t first = (size_t)blockIdx.x * ROWS_OF_BLOCK; first < m.rows; first += (size_t)gridDim.x * ROWS_OF_BLOCK) {
@@ -217,10 +201,10 @@ template <class T> static __global__ void __launch_bounds__(GN_CUDA_THREADS) sof
 
 		for (int i = lane; i < count; i += LANES)
 			top = from[i] > top ? from[i] : top;
-		top = row_total<1>(top, shared);
+		top = row_total<1>(top);
 		for (int i = lane; i < count; i += LANES)
 			sum += expf(factor * (from[i] - top));
-		sum = row_total<0>(sum, shared);
+		sum = row_total<0>(sum);
 		for (int i = lane; i < count; i += LANES)
 			narrow(expf(factor * (from[i] - top)) / sum, &to[i]);
 	}
@@ -228,7 +212,6 @@ template <class T> static __global__ void __launch_bounds__(GN_CUDA_THREADS) sof
 
 template <class T> static __global__ void __launch_bounds__(GN_CUDA_THREADS) softmax_grad_kernel(struct softmax m, const float *dp, T *p)
 {
-	__shared__ float shared[GN_CUDA_THREADS];
 	int lane = threadIdx.x % LANES;
 
 	for (size_t first = (size_t)blockIdx.x * ROWS_OF_BLOCK; first < m.rows; first += (size_t)gridDim.x * ROWS_OF_BLOCK) {
@@ -240,7 +223,7 @@ template <class T> static __global__ void __launch_bounds__(GN_CUDA_THREADS) sof
 
 		for (int i = lane; i < count; i += LANES)
 			dot += widen(to[i]) * from[i];
-		dot = row_total<0>(dot, shared);
+		dot = row_total<0>(dot);
 		for (int i = lane; i < count; i += LANES)
 			narrow(factor * widen(to[i]) * (from[i] - dot), &to[i]);
 	}

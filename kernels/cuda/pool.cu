@@ -1,7 +1,7 @@
 /* A thread computes one vector of channels of one output. Gradients are gathered: a thread per input visits the windows that
  * contain it, so that there are no atomic additions and nothing to zero. Images are the grid's second dimension: indices within one
  * fit into 32 bits. */
-#include "kernels/cuda/batch_norm.cuh"
+#include "kernels/cuda/launch.cuh"
 
 using namespace gn;
 

@@ -1,6 +1,6 @@
 /* Pixels as tokens: a token in front and positions; the first alone; channels of attention by heads. Each thread handles vectors of
  * channels. */
-#include "kernels/cuda/batch_norm.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/layers.h"
 
 using namespace gn;

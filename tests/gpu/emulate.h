@@ -67,6 +67,19 @@ static inline void __syncthreads(void)
 	gn_emulate_barrier();
 }
 
+/* Every thread of the block must call it, not only those of a warp. */
+static inline float __shfl_xor_sync(unsigned, float x, int lanes)
+{
+	static float given[1024];
+	float other;
+
+	given[threadIdx.x] = x;
+	__syncthreads();
+	other = given[threadIdx.x ^ lanes];
+	__syncthreads();
+	return other;
+}
+
 static inline int atomicOr(int *to, int bits)
 {
 	int before = *to;
