@@ -106,43 +106,42 @@ static enum gn_status apply_added(struct bench *b, struct gn_err *err)
 	return gn_cuda_batch_norm_apply(b->stream, &b->norm, b->tensors[0], b->tensors[1], b->tensors[2], err);
 }
 
-static struct gn_cuda_batch_norm_grad grad_of(const struct bench *b)
+/* added: as behind a block of ResNet, with an addend, and the output known. */
+static struct gn_cuda_batch_norm_grad grad_of(const struct bench *b, int added)
 {
-	return (struct gn_cuda_batch_norm_grad){b->tensors[0], NULL, b->tensors[1],  NULL,
-						b->tensors[2], NULL, b->channels[4], b->channels[5]};
+	return (struct gn_cuda_batch_norm_grad){.x = b->tensors[0],
+						.y = added ? b->tensors[3] : NULL,
+						.dout = b->tensors[1],
+						.dx = b->tensors[2],
+						.dadded = added ? b->tensors[1] : NULL,
+						.dweight = b->channels[4],
+						.dbias = b->channels[5]};
 }
 
 static enum gn_status grad_sums(struct bench *b, struct gn_err *err)
 {
-	struct gn_cuda_batch_norm_grad g = grad_of(b);
+	struct gn_cuda_batch_norm_grad g = grad_of(b, 0);
 
 	return gn_cuda_batch_norm_grad_sums(b->stream, &b->norm, &g, err);
 }
 
 static enum gn_status grad_apply(struct bench *b, struct gn_err *err)
 {
-	struct gn_cuda_batch_norm_grad g = grad_of(b);
+	struct gn_cuda_batch_norm_grad g = grad_of(b, 0);
 
 	return gn_cuda_batch_norm_grad_apply(b->stream, &b->norm, &g, b->norm.rows, err);
 }
 
-/* As behind a block of ResNet: with an addend, and the output known. */
-static struct gn_cuda_batch_norm_grad added_grad_of(const struct bench *b)
-{
-	return (struct gn_cuda_batch_norm_grad){b->tensors[0], b->tensors[3], b->tensors[1],  NULL,
-						b->tensors[2], b->tensors[1], b->channels[4], b->channels[5]};
-}
-
 static enum gn_status added_grad_sums(struct bench *b, struct gn_err *err)
 {
-	struct gn_cuda_batch_norm_grad g = added_grad_of(b);
+	struct gn_cuda_batch_norm_grad g = grad_of(b, 1);
 
 	return gn_cuda_batch_norm_grad_sums(b->stream, &b->norm, &g, err);
 }
 
 static enum gn_status added_grad_apply(struct bench *b, struct gn_err *err)
 {
-	struct gn_cuda_batch_norm_grad g = added_grad_of(b);
+	struct gn_cuda_batch_norm_grad g = grad_of(b, 1);
 
 	return gn_cuda_batch_norm_grad_apply(b->stream, &b->norm, &g, b->norm.rows, err);
 }
