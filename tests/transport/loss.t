@@ -13,8 +13,8 @@ run() { timeout -k 5 300 "$gannet" launch -n "$1" --keep-going --grace 8 -- "$pr
 export GANNET_HEARTBEAT_TIMEOUT=600 GANNET_STALL_TIMEOUT=600
 
 # Nine ranks in three columns and three rows; rank 4 dies. Ranks 1, 7 and 3, 5 lose a group each and keep the other.
-killed() { # TRANSPORT
-	run 9 "$1" kill 4 100
+killed() { # TRANSPORT [HOW]
+	run 9 "$1" "${2:-kill}" 4 100
 	local code=$?
 	cat "$scratch/out" "$scratch/err"
 	[[ $code == 0 && $(grep -cE '^rank [1357]: [0-9]{3} operations after the loss, 1 groups lost, 1 kept' "$scratch/out") == 4 &&
@@ -23,6 +23,8 @@ killed() { # TRANSPORT
 }
 for transport in auto shm tcp; do check "a rank is killed, over $transport" killed $transport; done
 PROBE_PROGRESS=thread check "with progress threads" killed auto
+# Connections that close are no cut links: rank 0 has to be given time to tell.
+check "a rank is killed while rank 0 is asleep" killed tcp asleep
 
 # A stall is diagnosed after a loss as before one: without the rank that is lost.
 stalled() {

@@ -3,6 +3,8 @@
  * usage: loss_probe TRANSPORT kill VICTIM MORE   groups by rank % 3 and by rank / 3. Rank VICTIM kills itself in the middle. Groups
  *                                                without it run MORE operations after the loss.
  *        loss_probe TRANSPORT stall VICTIM MORE  the same, and after the loss the last rank comes to no operation any more
+ *        loss_probe TRANSPORT asleep VICTIM MORE the same, but rank 0 kills it, and is asleep when the others see its connections close;
+ *                                                the last rank lets its row send messages after that
  *        loss_probe TRANSPORT random SEED        random groups and faults: ranks that kill or stop themselves, or are late
  *        loss_probe TRANSPORT given-up 3         rank 3 kills itself while rank 1 sends to rank 2, which computes: rank 1 gives the message up
  * Each rank that is not lost prints "rank R: C operations after the loss, G groups lost, K kept"; exit code 1 when
@@ -23,7 +25,7 @@
 
 enum { GROUPS = 3, ROUNDS = 60, LONG = 70000, FAULTS = 3 };
 
-enum fault_kind { FAULT_KILL, FAULT_STOP, FAULT_BREAK, FAULT_LATE };
+enum fault_kind { FAULT_KILL, FAULT_STOP, FAULT_BREAK, FAULT_LATE, FAULT_ASLEEP, FAULT_AFTER };
 
 struct fault {
 	int rank, round;
@@ -45,8 +47,9 @@ struct group {
 struct probe {
 	struct gn_world *world;
 	struct gn_comm *comm;
-	int rank, size, wrong, lost_groups, stays_away, has_lost;
+	int rank, size, wrong, lost_groups, stays_away, has_lost, is_killed;
 	uint64_t common, more, rounds;
+	int64_t victim_pid;
 	struct group groups[GROUPS];
 	struct fault faults[FAULTS];
 	int fault_count;
@@ -73,14 +76,35 @@ static void sleep_ms(int ms)
 		;
 }
 
-/* Stops this process; a child continues it. The child does not hold the standard streams open. */
-static void stop_for(int ms)
+static int is_stopped(pid_t pid)
+{
+	char path[64], state = 0;
+	FILE *f;
+
+	snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+	f = fopen(path, "r");
+	if (f && fscanf(f, "%*d (%*[^)]) %c", &state) < 1)
+		state = 0;
+	if (f)
+		fclose(f);
+	return state == 'T';
+}
+
+/* Stops this process; a child continues it, and first kills another one, if there is one. The child does not hold the standard streams
+ * open. */
+static void stop_for(int ms, pid_t killed)
 {
 	pid_t self = getpid();
 
 	if (fork() == 0) {
 		for (int fd = 0; fd < 1024; fd++)
 			close(fd);
+		while (killed && !is_stopped(self))
+			sleep_ms(1);
+		/* meanwhile all come to wait for the victim or the last rank */
+		sleep_ms(killed ? 300 : 0);
+		if (killed)
+			kill(killed, SIGKILL);
 		sleep_ms(ms);
 		kill(self, SIGCONT);
 		_exit(0);
@@ -88,14 +112,26 @@ static void stop_for(int ms)
 	raise(SIGSTOP);
 }
 
-static void happen(const struct fault *f)
+/* Goes on when another process has ended, and others may have seen it. */
+static void wait_for_end(pid_t pid)
+{
+	while (!kill(pid, 0))
+		sleep_ms(10);
+	sleep_ms(100);
+}
+
+static void happen(const struct probe *p, const struct fault *f)
 {
 	if (f->kind == FAULT_KILL)
 		kill(getpid(), SIGKILL);
 	else if (f->kind == FAULT_STOP)
-		stop_for(4000);
+		stop_for(4000, 0);
 	else if (f->kind == FAULT_BREAK)
-		stop_for(700);
+		stop_for(700, 0);
+	else if (f->kind == FAULT_ASLEEP)
+		stop_for(700, (pid_t)p->victim_pid);
+	else if (f->kind == FAULT_AFTER)
+		wait_for_end((pid_t)p->victim_pid);
 	else
 		sleep_ms(1000);
 }
@@ -104,7 +140,7 @@ static void faults_of(const struct probe *p, uint64_t round)
 {
 	for (int i = 0; i < p->fault_count; i++)
 		if (p->faults[i].rank == p->rank && (uint64_t)p->faults[i].round == round)
-			happen(&p->faults[i]);
+			happen(p, &p->faults[i]);
 }
 
 /* --- operations --- */
@@ -122,6 +158,9 @@ static enum gn_status start(struct probe *p, struct group *g, struct gn_err *err
 	enum gn_status status;
 
 	g->count = draw(&g->seed) % 16 ? draw(&g->seed) % 40 + 2 : draw(&g->seed) % LONG + 2;
+	/* in several parts */
+	if (p->victim_pid && g == &p->groups[1])
+		g->count = LONG;
 	g->is_shared = draw(&g->seed) % 2;
 	g->in = g->is_shared ? g->shared : malloc(g->count * sizeof *g->in);
 	g->out = g->is_shared ? g->shared + LONG + 2 : malloc(g->count * sizeof *g->out);
@@ -199,6 +238,8 @@ static int run_round(struct probe *p)
 	struct gn_err err = {.text = ""};
 	int left = 0;
 
+	while (p->is_killed && p->rounds == 20)
+		pause();
 	for (int g = 0; g < GROUPS; g++)
 		if (p->groups[g].comm && !p->groups[g].over && start(p, &p->groups[g], &err)) {
 			if (gn_world_is_lost(p->world, 0))
@@ -307,7 +348,7 @@ static enum gn_status give_up(struct probe *p, struct gn_err *err)
 
 static enum gn_status run(struct probe *p, char **argv, struct gn_err *err)
 {
-	int is_random = !strcmp(argv[2], "random"), left = 1, kept = 0;
+	int is_random = !strcmp(argv[2], "random"), sleeps = !strcmp(argv[2], "asleep"), left = 1, kept = 0;
 	enum gn_status status;
 	uint64_t after = 0;
 
@@ -318,7 +359,11 @@ static enum gn_status run(struct probe *p, char **argv, struct gn_err *err)
 		return give_up(p, err);
 	if (is_random)
 		draw_faults(p);
-	status = make_groups(p, is_random, err);
+	p->is_killed = sleeps && p->rank == (int)p->common;
+	p->victim_pid = sleeps ? getpid() : 0;
+	status = sleeps ? gn_comm_broadcast(p->comm, &p->victim_pid, sizeof p->victim_pid, (int)p->common, err) : GN_OK;
+	if (!status)
+		status = make_groups(p, is_random, err);
 	/* all have their groups when one comes out of the first barrier; faults of those that do may disturb the second */
 	if (!status)
 		status = gn_comm_barrier(p->comm, err);
@@ -326,7 +371,8 @@ static enum gn_status run(struct probe *p, char **argv, struct gn_err *err)
 		return status;
 	gn_comm_barrier(p->comm, NULL);
 	if (!is_random) {
-		p->faults[p->fault_count++] = (struct fault){(int)p->common, 20, FAULT_KILL};
+		p->faults[p->fault_count++] = sleeps ? (struct fault){0, 20, FAULT_ASLEEP} : (struct fault){(int)p->common, 20, FAULT_KILL};
+		p->faults[p->fault_count++] = (struct fault){sleeps ? p->size - 1 : -1, 20, FAULT_AFTER};
 		p->more = strtoull(argv[4], NULL, 10);
 		p->stays_away = !strcmp(argv[2], "stall") && p->rank == p->size - 1;
 	}

@@ -121,7 +121,7 @@ int gn_ucx_keep(struct gn_ucx *f, void *memory);
 void gn_ucx_abandon(struct gn_ucx *f);
 /* GN_ERR_PEER_LOST, naming rank and rail, when an endpoint to one of `count` ranks (NULL: 0 .. count - 1) has been broken for
  * after_ns; else GN_OK. The delay gives the heartbeat time to report who was lost and why. When the transport timed out and no rank
- * has left the job, the delay is at most 0.5 s if this rank has sent bytes since (so it is not waiting for that peer), else at most
+ * has left the job, the delay is at most 2 s if this rank has sent bytes since (so it is not waiting for that peer), else at most
  * 3.5 s. */
 enum gn_status gn_ucx_check(const struct gn_ucx *f, const int *ranks, int count, uint64_t after_ns, struct gn_err *err);
 

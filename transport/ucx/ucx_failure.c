@@ -5,8 +5,9 @@
 
 #include <stdlib.h>
 
-/* Delay before a transport timeout is an error while this rank still sends to other peers: the failed link carried no message. */
-#define IDLE_LINK_NS 500000000u
+/* Delay before a transport timeout is an error while this rank still sends to other peers: the failed link carried no message. Rank 0
+ * tells of a loss once it has asked the others for their states, 0.3 s after it noticed, and may be asleep before. */
+#define IDLE_LINK_NS 2000000000u
 /* The same while this rank sends nothing: the heartbeat compares all ranks and is about to report more. */
 #define STALLED_NS 3500000000u
 /* UCX needs several progress calls to tear down a connection; events within this time may be part of that. */
