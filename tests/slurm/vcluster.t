@@ -56,7 +56,7 @@ cat >"$cluster/again.sbatch" <<'JOB'
 #!/bin/bash
 #SBATCH -N2 --open-mode=append
 echo "start ${SLURM_RESTART_COUNT:-first}"
-if [[ ! ${SLURM_RESTART_COUNT:-} ]]; then scontrol requeue "$SLURM_JOB_ID"; sleep infinity; fi
+if [[ ! ${SLURM_RESTART_COUNT:-} ]]; then scontrol requeue "$SLURM_JOB_ID"; exec sleep infinity; fi
 srun -N2 hostname
 echo end
 JOB
@@ -96,8 +96,9 @@ array() {
 }
 check "a job array" array
 
-again() { { until_true grep -qx end "$cluster/again.log" && grep -qx "start [1-9]" "$cluster/again.log"; } || { cat "$cluster/again.log"; return 1; }; }
-check "the requeued batch job starts again" again
+# exec above: a shell whose sleep is ended first would go on to its end.
+ended_again() { { until_true grep -qx end "$1" && grep -qx "start [1-9]" "$1"; } || { cat "$1"; return 1; }; }
+check "the requeued batch job starts again" ended_again "$cluster/again.log"
 expect 0 "start first" "--open-mode=append keeps what the first start said" cat "$cluster/again.log"
 
 crash() {
@@ -130,7 +131,7 @@ check "three nodes, one slow, two with a share of their processors, one drained,
 # shellcheck disable=SC2016
 given_up() {
 	on sbatch --chdir="$cluster" --output="$cluster/low" --open-mode=append --exclusive -N2 \
-		--wrap 'echo "start ${SLURM_RESTART_COUNT:-first}"; [ "${SLURM_RESTART_COUNT:-}" ] || sleep infinity; echo end' &&
+		--wrap 'echo "start ${SLURM_RESTART_COUNT:-first}"; [ "${SLURM_RESTART_COUNT:-}" ] || exec sleep infinity; echo end' &&
 		until_true grep -qx "start first" "$cluster/low" && on srun -p urgent -N2 --exclusive hostname
 }
 check "a job of urgent takes the nodes of one of main" given_up
@@ -178,9 +179,7 @@ on scancel --name=busy-n1
 on scancel --name=busy-n2
 resumed() { on scontrol update NodeName=n3 State=RESUME && [[ $(on srun -w n3 hostname) == n3 ]]; }
 check "a drained node takes jobs once it is resumed" resumed
-# Slurm may have to start it more than once, where a node is not yet done with what ran there before.
-queued_again() { { until_true grep -qx "end" "$cluster/low" && grep -qx "start [1-9]" "$cluster/low"; } || { cat "$cluster/low"; return 1; }; }
-check "the job of main was queued again" queued_again
+check "the job of main was queued again" ended_again "$cluster/low"
 
 # As hard as it gets: the record is lost and a job is running.
 on srun -N3 sleep 600.$$ >/dev/null 2>&1 &
