@@ -14,7 +14,7 @@ static int repeats_for(float ms)
 struct timing {
 	struct gn_cuda_stream *stream;
 	struct gn_cuda_candidates *candidates;
-	struct gn_cuda_event *from, *to;
+	struct gn_event *from, *to;
 };
 
 static enum gn_status run(const struct timing *t, int candidate, int repeats, struct gn_err *err)
@@ -29,15 +29,20 @@ static enum gn_status run(const struct timing *t, int candidate, int repeats, st
 /* Milliseconds of one graph launch, or without a graph of `repeats` runs. */
 static enum gn_status time_once(const struct timing *t, struct gn_cuda_graph *graph, int candidate, int repeats, float *ms, struct gn_err *err)
 {
-	enum gn_status status = gn_cuda_event_record(t->from, t->stream, err);
+	struct gn_stream *s = gn_cuda_stream_base(t->stream);
+	enum gn_status status = gn_event_record(t->from, s, err);
+	double passed = 0;
 
 	if (!status)
 		status = graph ? gn_cuda_graph_launch(graph, t->stream, err) : run(t, candidate, repeats, err);
 	if (!status)
-		status = gn_cuda_event_record(t->to, t->stream, err);
+		status = gn_event_record(t->to, s, err);
 	if (!status)
-		status = gn_cuda_event_wait(t->to, err);
-	return status ? status : gn_cuda_event_between(t->from, t->to, ms, err);
+		status = gn_event_wait(t->to, err);
+	if (!status)
+		status = gn_event_between(t->from, t->to, &passed, err);
+	*ms = (float)passed;
+	return status;
 }
 
 /* NULL: the candidate cannot be captured. */
@@ -126,13 +131,13 @@ enum gn_status gn_cuda_autotune(struct gn_cuda_stream *s, struct gn_cuda_candida
 	enum gn_status status = firsts ? GN_OK : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d times", candidates->count);
 
 	if (!status)
-		status = gn_cuda_event_create(gn_cuda_stream_device(s), 1, &t.from, err);
+		status = gn_event_create_timed(gn_stream_device(gn_cuda_stream_base(s)), &t.from, err);
 	if (!status)
-		status = gn_cuda_event_create(gn_cuda_stream_device(s), 1, &t.to, err);
+		status = gn_event_create_timed(gn_stream_device(gn_cuda_stream_base(s)), &t.to, err);
 	if (!status)
 		status = choose(&t, firsts, out, err);
-	gn_cuda_event_destroy(t.from);
-	gn_cuda_event_destroy(t.to);
+	gn_event_destroy(t.from);
+	gn_event_destroy(t.to);
 	free(firsts);
 	return status;
 }

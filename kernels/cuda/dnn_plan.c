@@ -1,7 +1,6 @@
 /* Selects cuDNN engines for a convolution. */
 #include "kernels/cuda/dnn_internal.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* Whether the options permit the numerical and behaviour notes of an engine. */

@@ -1,8 +1,6 @@
 /* Batch norm as an operator: statistics of a batch or of a group of processes, with fused addition and relu. */
 #include "kernels/cuda/ops_internal.h"
 
-#include <stdlib.h>
-
 struct norm_op {
 	struct gn_op base;
 	struct gn_cuda_batch_norm norm;

@@ -39,11 +39,6 @@ static inline size_t gn_cuda_op_rows(const struct gn_layout *l)
 	return (size_t)l->n * (size_t)l->h * (size_t)l->w;
 }
 
-static inline size_t gn_cuda_padded(size_t bytes)
-{
-	return (bytes + GN_CUDA_ALIGN_BYTES - 1) / GN_CUDA_ALIGN_BYTES * GN_CUDA_ALIGN_BYTES;
-}
-
 /* op_norm.c, for the convolution behind a bound batch norm: the addresses of its tensors (z, mean, inverse, norm_weight, norm_bias,
  * scale, shift, dnorm_weight, dnorm_bias, factors); computes its output from its input; computes the sums of its gradient. */
 void gn_cuda_norm_show(const struct gn_op *norm, struct gn_dnn_data *out);

@@ -32,14 +32,9 @@ static struct cuda_update *of(struct gn_update *u)
 	return (struct cuda_update *)u;
 }
 
-static size_t aligned(size_t bytes)
-{
-	return (bytes + GN_CUDA_ALIGN_BYTES - 1) / GN_CUDA_ALIGN_BYTES * GN_CUDA_ALIGN_BYTES;
-}
-
 static enum gn_status alloc_memory(struct cuda_update *h, struct gn_device *d, struct gn_err *err)
 {
-	size_t rows = h->options.elements / COLUMNS, sums = aligned(sizeof h->outcome->sums);
+	size_t rows = h->options.elements / COLUMNS, sums = gn_cuda_padded(sizeof h->outcome->sums);
 	size_t scratch = gn_cuda_batch_norm_scratch_bytes(h->stream, rows, COLUMNS) + gn_cuda_batch_norm_scratch_bytes(h->stream, 1, COLUMNS);
 	void *pinned;
 	char *at;

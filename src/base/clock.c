@@ -10,6 +10,14 @@ uint64_t gn_clock_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+double gn_clock_unix_s(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
 double gn_clock_s(void)
 {
 	return (double)gn_clock_ns() * 1e-9;

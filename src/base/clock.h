@@ -8,6 +8,8 @@
 uint64_t gn_clock_ns(void);
 /* The same in seconds. */
 double gn_clock_s(void);
+/* The time of day: seconds since 1970. */
+double gn_clock_unix_s(void);
 /* Processor time of the calling thread, seconds of user and system: independent of other processes and of waiting for a disk. */
 double gn_clock_thread_cpu_s(void);
 /* Spin-wait hint, called between two reads of memory that another processor writes: avoids the memory-order misspeculation penalty

@@ -2,7 +2,6 @@
 
 #include "src/base/text.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>

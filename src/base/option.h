@@ -49,6 +49,9 @@ struct gn_option {
 	const char *zero;	  /* INT: a word for 0, which then may be out of bounds; NULL: none */
 };
 
+/* In the initializer of a command: its table of options. */
+#define GN_OPTIONS(TABLE) .options = TABLE, .option_count = sizeof(TABLE) / sizeof *(TABLE)
+
 struct gn_command {
 	const char *name;	  /* "pack" */
 	const char *summary;	  /* one line */

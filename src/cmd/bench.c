@@ -389,8 +389,7 @@ static const struct gn_command command = {
 		    "  gannet bench decode --data /local/train --iters 5     # images/s\n"
 		    "  gannet bench io --data /nvme/train --loader-threads 8 # MB/s, samples/s\n"
 		    "  gannet bench train --model resnet50 --batch 16 --iters 10\n",
-	.options = options_table,
-	.option_count = sizeof options_table / sizeof *options_table,
+	GN_OPTIONS(options_table),
 	.positional_min = 1,
 	.positional_max = 1,
 };

@@ -44,17 +44,11 @@ int gn_cmd_fail(const char *name, const struct gn_err *err)
 	return gn_cmd_exit_code(err->status);
 }
 
-static const char *look_up(void *context, const char *name)
-{
-	(void)context;
-	return getenv(name);
-}
-
 int gn_cmd_leaves_to_first(const struct gn_err *err)
 {
 	struct gn_launcher place;
 
-	return err->status == GN_ERR_USAGE && !gn_launcher_detect(look_up, NULL, &place, NULL) && place.rank > 0;
+	return err->status == GN_ERR_USAGE && !gn_launcher_detect(gn_launcher_environ, NULL, &place, NULL) && place.rank > 0;
 }
 
 const char *gn_cmd_host(char *buffer, size_t size_bytes)

@@ -49,6 +49,8 @@ extern const struct gn_cmd gn_cmd_verify;
 
 extern const struct gn_cmd *const gn_cmd_table[];
 extern const size_t gn_cmd_count;
+/* NULL: there is none of that name. */
+const struct gn_cmd *gn_cmd_find(const char *name);
 
 /* the exit code for a status */
 int gn_cmd_exit_code(enum gn_status status);

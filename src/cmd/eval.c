@@ -6,7 +6,6 @@
 #include "src/cmd/network_options.h"
 #include "src/cmd/world_options.h"
 #include "src/train/loop/evaluate.h"
-#include "src/train/model/model.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -42,8 +41,7 @@ static const struct gn_command command = {
 	.examples = "  gannet eval --data val --checkpoint run1\n"
 		    "  gannet eval --data val --weights exported.safetensors\n"
 		    "  gannet eval --data val --weights resnet50.safetensors --model resnet50\n",
-	.options = options,
-	.option_count = sizeof options / sizeof *options,
+	GN_OPTIONS(options),
 };
 
 static void print_score(const struct gn_evaluate_options *o, const struct gn_metrics *score, const char *folder, uint64_t step)

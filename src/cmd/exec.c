@@ -18,12 +18,6 @@ struct exec_options {
 	struct gn_world_options world;
 };
 
-static const char *from_environ(void *context, const char *name)
-{
-	(void)context;
-	return getenv(name);
-}
-
 static const char *set_or_null(const char *name)
 {
 	const char *value = getenv(name);
@@ -35,7 +29,7 @@ static const char *set_or_null(const char *name)
 static enum gn_status check_launcher(const struct exec_options *o, struct gn_err *err)
 {
 	struct gn_launcher d;
-	enum gn_status status = gn_launcher_detect(from_environ, NULL, &d, err);
+	enum gn_status status = gn_launcher_detect(gn_launcher_environ, NULL, &d, err);
 
 	if (status || !d.job_name || o->single)
 		return status;
@@ -203,7 +197,7 @@ static enum gn_status prepare_and_run(const struct exec_options *o, const struct
 	if (!status)
 		status = gn_exec_meet(w, &request, &m, err);
 	if (!status)
-		status = gn_exec_environment_create(&m.place, bits, from_environ, NULL, &e, err);
+		status = gn_exec_environment_create(&m.place, bits, gn_launcher_environ, NULL, &e, err);
 	if (!status && o->dry_run) {
 		describe(w, &m, &e, starts, &text);
 		status = print_all(w, &text, err);
@@ -301,8 +295,7 @@ static const struct gn_command command = {
 		    "  srun -N4 --ntasks-per-node=1 --mpi=pmix gannet exec --per-node \\\n"
 		    "      torchrun --nproc-per-node 8 train.py\n"
 		    "  gannet launch -n 4 -- gannet exec --label python train.py\n",
-	.options = options_table,
-	.option_count = sizeof options_table / sizeof *options_table,
+	GN_OPTIONS(options_table),
 	.positional_min = 1,
 	.positional_max = SIZE_MAX,
 	.keeps_rest = 1,

@@ -45,8 +45,7 @@ static const struct gn_command command = {
 		       "the network's name, and the preprocessing and the class names as JSON texts. The checkpoint is verified first.",
 	.examples = "  gannet export --checkpoint run1 --out resnet50.safetensors\n"
 		    "  gannet export --checkpoint run1 --out resnet50.onnx --fold-batch-norm\n",
-	.options = options,
-	.option_count = sizeof options / sizeof *options,
+	GN_OPTIONS(options),
 };
 
 /* What is exported, from a checkpoint. */

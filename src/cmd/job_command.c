@@ -8,14 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static const struct gn_cmd *find(const char *name)
-{
-	for (size_t i = 0; i < gn_cmd_count; i++)
-		if (!strcmp(gn_cmd_table[i]->command->name, name))
-			return gn_cmd_table[i];
-	return NULL;
-}
-
 /* As train.sbatch replaces it. Freed by the caller. */
 static char *with_task(const char *word, const char *task)
 {
@@ -108,7 +100,7 @@ static enum gn_status check(const char *const *words, size_t count, const struct
 {
 	size_t more = s ? (size_t)s->parameters : 0, made = 0;
 	char **all = calloc(count + more + 1, sizeof *all);
-	const struct gn_cmd *cmd = find(words[0]);
+	const struct gn_cmd *cmd = gn_cmd_find(words[0]);
 	enum gn_status status = GN_OK;
 
 	for (; all && made < count && (all[made] = with_task(words[made], task)) && !find_file(all, made, snapshot); made++)

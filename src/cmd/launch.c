@@ -198,8 +198,7 @@ static const struct gn_command command = {
 		"that signal S, and 0 if all ranks succeeded. With --keep-going it is 0, too, if some ranks succeeded and all others were "
 		"killed by SIGKILL or SIGTERM, or ended with 4, as ranks do that the others have given up.",
 	.examples = "  gannet launch -n 4 gannet bench allreduce   # four ranks, shared memory\n",
-	.options = options_table,
-	.option_count = sizeof options_table / sizeof *options_table,
+	GN_OPTIONS(options_table),
 	.positional_min = 1,
 	.positional_max = SIZE_MAX,
 	.keeps_rest = 1,

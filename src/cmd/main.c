@@ -38,7 +38,7 @@ const struct gn_cmd *const gn_cmd_table[] = {
 };
 const size_t gn_cmd_count = sizeof gn_cmd_table / sizeof *gn_cmd_table - 1;
 
-static const struct gn_cmd *find(const char *name)
+const struct gn_cmd *gn_cmd_find(const char *name)
 {
 	for (size_t i = 0; i < gn_cmd_count; i++)
 		if (!strcmp(gn_cmd_table[i]->command->name, name))
@@ -82,7 +82,7 @@ static int print_text(struct gn_strbuf *text)
 /* For the build: gannet --man COMMAND, gannet --completion. */
 static int print_man(const char *name)
 {
-	const struct gn_cmd *cmd = name ? find(name) : NULL;
+	const struct gn_cmd *cmd = name ? gn_cmd_find(name) : NULL;
 	struct gn_strbuf text;
 
 	if (!cmd) {
@@ -254,7 +254,7 @@ int main(int argc, char **argv)
 		return print_man(argv[2]);
 	if (!strcmp(argv[1], "--completion"))
 		return print_completion();
-	cmd = find(argv[1]);
+	cmd = gn_cmd_find(argv[1]);
 	if (!cmd) {
 		char name[64];
 

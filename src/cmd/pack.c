@@ -91,8 +91,7 @@ static const struct gn_command command = {
 		    "  gannet pack --out imagenet/val --classes imagenet/train \\\n"
 		    "      --labels val.csv ILSVRC2012_img_val.tar\n"
 		    "  gannet pack --out fake --synthetic 10000 --classes 100 --size 256x256\n",
-	.options = options,
-	.option_count = sizeof options / sizeof *options,
+	GN_OPTIONS(options),
 	.positional_max = 1024,
 };
 

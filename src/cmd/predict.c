@@ -6,9 +6,6 @@
 #include "src/cmd/predict_output.h"
 #include "src/cmd/world_options.h"
 #include "src/train/loop/evaluate.h"
-#include "src/train/model/model.h"
-
-#include <stdio.h>
 
 #define FIELD(name) offsetof(struct gn_predict_options, name)
 
@@ -45,8 +42,7 @@ static const struct gn_command command = {
 	.examples = "  gannet predict --checkpoint run1 photo.jpg\n"
 		    "  gannet predict --weights w.safetensors --top 1 --csv photos/ >w.csv\n"
 		    "  srun --mpi=pmix gannet predict --checkpoint run1 --json a.tar >a.jsonl\n",
-	.options = options,
-	.option_count = sizeof options / sizeof *options,
+	GN_OPTIONS(options),
 	.positional_min = 1,
 	.positional_max = 65536,
 };

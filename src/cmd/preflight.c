@@ -319,8 +319,7 @@ static const struct gn_command command = {
 		    "      --out good.json   # a baseline\n"
 		    "  srun -N16 --ntasks-per-node=1 --mpi=pmix gannet preflight \\\n"
 		    "      --baseline good.json\n",
-	.options = options_table,
-	.option_count = sizeof options_table / sizeof *options_table,
+	GN_OPTIONS(options_table),
 };
 
 const struct gn_cmd gn_cmd_preflight = {.command = &command, .run = run, .options_size = sizeof(struct preflight_options)};

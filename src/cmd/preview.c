@@ -54,8 +54,7 @@ static const struct gn_command command = {
 	.examples = "  gannet preview train --out sheet.png\n"
 		    "  gannet preview train --model lenet --augment shift --out sheet.png\n"
 		    "  gannet preview train --side 160 --mixup 0.2 --json --out sheet.png\n",
-	.options = options,
-	.option_count = sizeof options / sizeof *options,
+	GN_OPTIONS(options),
 	.positional_min = 1,
 	.positional_max = 1,
 };

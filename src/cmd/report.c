@@ -3,7 +3,6 @@
 #include "src/base/file.h"
 #include "src/base/json.h"
 #include "src/train/metrics/curve_export.h"
-#include "src/train/metrics/metrics_svg.h"
 #include "src/train/metrics/report_confusion.h"
 #include "src/train/metrics/report_page.h"
 
@@ -44,8 +43,7 @@ static const struct gn_command command = {
 		    "  gannet report run1.jsonl --per-class classes.json --out report\n"
 		    "  gannet report run1.jsonl --csv run1.csv\n"
 		    "  gannet report run1.jsonl --tensorboard runs   # for its --logdir\n",
-	.options = options,
-	.option_count = sizeof options / sizeof *options,
+	GN_OPTIONS(options),
 	.positional_min = 1,
 	.positional_max = 64,
 };

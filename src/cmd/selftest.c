@@ -95,8 +95,7 @@ static const struct gn_command command = {
 		"when a file cannot be used.",
 	.examples = "  gannet selftest   # the bundled networks on this processor\n"
 		    "  gannet selftest --golden my.json --brief   # another one\n",
-	.options = table,
-	.option_count = sizeof table / sizeof *table,
+	GN_OPTIONS(table),
 };
 
 struct printer {

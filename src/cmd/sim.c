@@ -283,8 +283,7 @@ static const struct gn_command command = {
 		    "  gannet sim --nodes 8 --ranks-per-node 4 --compute-ms 180 --batch 64\n"
 		    "  gannet sim --nodes 8 --compute-ms 180 --pipeline 4 --micro-batches 8\n"
 		    "  gannet sim --verify --collective all\n",
-	.options = options_table,
-	.option_count = sizeof options_table / sizeof *options_table,
+	GN_OPTIONS(options_table),
 };
 
 const struct gn_cmd gn_cmd_sim = {.command = &command, .run = run, .options_size = sizeof(struct gn_sim_options)};

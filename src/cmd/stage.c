@@ -90,8 +90,7 @@ static const struct gn_command command = {
 		    "  gannet stage --from https://example.org/env.sqsh --to /nvme/env.sqsh\n"
 		    "  srun --ntasks-per-node=1 gannet stage --list --to /nvme\n"
 		    "  srun --ntasks-per-node=1 gannet stage --to /nvme --remove env imagenet\n",
-	.options = options,
-	.option_count = sizeof options / sizeof *options,
+	GN_OPTIONS(options),
 };
 
 static int stage_dataset(const struct stage_options *o)

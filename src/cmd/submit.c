@@ -123,8 +123,7 @@ static const struct gn_command command = {
 		    "      exec python train.py\n"
 		    "  gannet submit --array 1-4 -- train --data train --model lenet \\\n"
 		    "      --seed %a --checkpoint run-%a\n",
-	.options = options_table,
-	.option_count = sizeof options_table / sizeof *options_table,
+	GN_OPTIONS(options_table),
 	.positional_min = 1,
 	.positional_max = SIZE_MAX,
 	.keeps_rest = 1,

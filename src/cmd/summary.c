@@ -182,8 +182,7 @@ static const struct gn_command command = {
 	.examples = "  gannet summary run1.jsonl\n"
 		    "  gannet summary --json run1.jsonl run2.jsonl\n"
 		    "  gannet summary 4711\n",
-	.options = options_table,
-	.option_count = sizeof options_table / sizeof *options_table,
+	GN_OPTIONS(options_table),
 	.positional_min = 1,
 	.positional_max = SIZE_MAX,
 };

@@ -357,8 +357,7 @@ static const struct gn_command command = {
 		    "      --max 4 -- train --data train --model lenet\n"
 		    "  gannet sweep status sweep\n"
 		    "  gannet sweep best --json sweep\n",
-	.options = options_table,
-	.option_count = sizeof options_table / sizeof *options_table,
+	GN_OPTIONS(options_table),
 	.positional_min = 1,
 	.positional_max = SIZE_MAX,
 };

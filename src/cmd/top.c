@@ -231,8 +231,7 @@ static const struct gn_command command = {
 	.examples = "  gannet top run1.jsonl\n"
 		    "  gannet top 4711\n"
 		    "  gannet top --json run1.jsonl | jq .left_s\n",
-	.options = options_table,
-	.option_count = sizeof options_table / sizeof *options_table,
+	GN_OPTIONS(options_table),
 	.positional_min = 1,
 	.positional_max = 1,
 };

@@ -7,9 +7,7 @@
 #include "src/train/model/init.h"
 #include "src/train/optim/lr_scale.h"
 #include "src/train/parallel/mesh.h"
-#include "src/train/parallel/pipe_schedule.h"
 #include "src/train/parallel/shard.h"
-#include "src/train/plan/device.h"
 #include "transport/coll/coll_device.h"
 
 #include <string.h>

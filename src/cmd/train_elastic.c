@@ -5,7 +5,6 @@
 #include "src/base/sha256.h"
 #include "src/train/loop/carried.h"
 #include "src/train/loop/elastic.h"
-#include "src/train/loop/trainer.h"
 #include "src/train/parallel/mesh.h"
 #include "transport/bootstrap/regroup.h"
 

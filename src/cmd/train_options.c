@@ -309,8 +309,7 @@ const struct gn_command gn_train_command = {
 		    "  srun --mpi=pmix gannet train --data /local/train --model resnet50 \\\n"
 		    "      --batch 64 --lr 0.1 --lr-batch 256 --warmup-epochs 5 \\\n"
 		    "      --checkpoint /shared/run1 --resume auto --log /shared/run1.jsonl\n",
-	.options = options,
-	.option_count = sizeof options / sizeof *options,
+	GN_OPTIONS(options),
 	.given = FIELD(given),
 	.waives_required = "dry-run",
 };

@@ -200,8 +200,7 @@ static const struct gn_command command = {
 	.examples = "  # for this user's runs; of this machine's shared memory\n"
 		    "  srun -N4 --ntasks-per-node=2 --mpi=pmix gannet tune\n"
 		    "  gannet launch -n 2 -- gannet tune --samples --out shm.jsonl\n",
-	.options = options_table,
-	.option_count = sizeof options_table / sizeof *options_table,
+	GN_OPTIONS(options_table),
 };
 
 const struct gn_cmd gn_cmd_tune = {.command = &command, .run = run, .options_size = sizeof(struct tune_options)};

@@ -33,8 +33,7 @@ static const struct gn_command command = {
 		       "shards and samples are named; the exit code is then 3. Of an encrypted dataset this needs no key; with "
 		       "--key-file the manifest and each sample are authenticated, too.",
 	.examples = "  gannet verify digits/train\n  gannet verify --decode /nvme/imagenet/train\n",
-	.options = options,
-	.option_count = sizeof options / sizeof *options,
+	GN_OPTIONS(options),
 	.positional_min = 1,
 	.positional_max = 1,
 };

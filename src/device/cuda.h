@@ -1,11 +1,11 @@
-/* CUDA's side of device.h, for kernels/cuda: device, streams, graphs, events, pinned memory, and arenas of device memory.
+/* CUDA's side of device.h, for kernels/cuda: device, streams, graphs, and arenas of device memory. Events and pinned memory are device.h's.
  *
  * A thin layer over the CUDA runtime, in which no call goes unchecked: every error names the call, the device and CUDA's own text.
  * Without a GPU, with a driver that is missing or too old, and without enough memory the text says what to do. "Queues" below means that
  * a function returns before its work is done, and that errors of the work itself come out of a later call on that device, at the latest
  * of gn_cuda_stream_wait.
  *
- * Thread safety: a device may be used by many threads; a stream, an event and an arena belong to one thread at a time.
+ * Thread safety: a device may be used by many threads; a stream and an arena belong to one thread at a time.
  */
 #ifndef GN_DEVICE_CUDA_H
 #define GN_DEVICE_CUDA_H
@@ -18,10 +18,9 @@ extern "C" {
 
 #include <stddef.h>
 
-/* Each is a gn_device, gn_stream and gn_event of a device that gn_device_open gave for "cuda:N", or that gn_cuda_device_create made. */
+/* Each is a gn_device or gn_stream of a device that gn_device_open gave for "cuda:N", or that gn_cuda_device_create made. */
 struct gn_cuda_device;
 struct gn_cuda_stream;
-struct gn_cuda_event;
 struct gn_cuda_arena;
 
 struct gn_cuda_info {
@@ -49,6 +48,10 @@ static inline struct gn_cuda_stream *gn_cuda_stream_of(struct gn_stream *s)
 {
 	return (struct gn_cuda_stream *)s;
 }
+static inline struct gn_stream *gn_cuda_stream_base(struct gn_cuda_stream *s)
+{
+	return (struct gn_stream *)s;
+}
 /* As the driver sees it now, other processes' use included. */
 enum gn_status gn_cuda_device_memory(const struct gn_cuda_device *d, size_t *free_bytes, size_t *total_bytes,
 				     struct gn_err *err);
@@ -60,35 +63,11 @@ void gn_cuda_stream_destroy(struct gn_cuda_stream *s);
 const struct gn_cuda_device *gn_cuda_stream_device(const struct gn_cuda_stream *s);
 /* Blocks until all its work is done. */
 enum gn_status gn_cuda_stream_wait(struct gn_cuda_stream *s, struct gn_err *err);
-/* Queues: what comes later runs after what `event` recorded last, of any stream. */
-enum gn_status gn_cuda_stream_after(struct gn_cuda_stream *s, const struct gn_cuda_event *event, struct gn_err *err);
 /* Queues a copy. Either side may be memory of the device, pinned memory, or any other memory of the host; with the last
  * the call may block until the copy is done. Until it is done, nobody changes `from`, whatever memory it is. */
 enum gn_status gn_cuda_copy(struct gn_cuda_stream *s, void *to, const void *from, size_t bytes, struct gn_err *err);
 /* Queues: every byte of device memory becomes `byte`. */
 enum gn_status gn_cuda_fill(struct gn_cuda_stream *s, void *to, int byte, size_t bytes, struct gn_err *err);
-
-/* timed 0: for order alone, cheaper. */
-enum gn_status gn_cuda_event_create(const struct gn_cuda_device *d, int timed, struct gn_cuda_event **out,
-				    struct gn_err *err);
-void gn_cuda_event_destroy(struct gn_cuda_event *e);
-/* Queues. */
-enum gn_status gn_cuda_event_record(struct gn_cuda_event *e, struct gn_cuda_stream *s, struct gn_err *err);
-/* As the runtime has it: its cudaEvent_t. */
-void *gn_cuda_event_native(const struct gn_cuda_event *e);
-enum gn_status gn_cuda_event_wait(struct gn_cuda_event *e, struct gn_err *err);
-/* Never blocks; one that was never recorded is done. */
-enum gn_status gn_cuda_event_done(const struct gn_cuda_event *e, int *out, struct gn_err *err);
-/* Milliseconds from one to the other, both timed and done. */
-enum gn_status gn_cuda_event_between(const struct gn_cuda_event *from, const struct gn_cuda_event *to, float *out_ms,
-				     struct gn_err *err);
-
-/* Host memory that a GPU reads and writes by itself. To be given to gn_cuda_pinned_free. */
-enum gn_status gn_cuda_pinned_alloc(const struct gn_cuda_device *d, size_t bytes, void **out, struct gn_err *err);
-void gn_cuda_pinned_free(const struct gn_cuda_device *d, void *pinned);
-/* As gn_device_pin(), gn_device_unpin(). */
-enum gn_status gn_cuda_pin(const struct gn_cuda_device *d, void *memory, size_t bytes, struct gn_err *err);
-void gn_cuda_unpin(const struct gn_cuda_device *d, void *memory);
 
 /* Work of a stream between begin and end does not run, but becomes a graph, which may be launched many times: one call for hundreds of
  * kernels. Until end, the thread may not wait for anything of the device. */
@@ -101,6 +80,10 @@ void gn_cuda_graph_destroy(struct gn_cuda_graph *g);
 enum gn_status gn_cuda_graph_launch(struct gn_cuda_graph *g, struct gn_cuda_stream *s, struct gn_err *err);
 
 #define GN_CUDA_ALIGN_BYTES 256
+static inline size_t gn_cuda_padded(size_t bytes)
+{
+	return (bytes + GN_CUDA_ALIGN_BYTES - 1) / GN_CUDA_ALIGN_BYTES * GN_CUDA_ALIGN_BYTES;
+}
 /* One block of device memory, zeroed, by cudaMalloc. GN_ERR_NO_MEMORY says what was wanted and what is free. */
 enum gn_status gn_cuda_arena_create(const struct gn_cuda_device *d, size_t capacity_bytes, struct gn_cuda_arena **out,
 				    struct gn_err *err);

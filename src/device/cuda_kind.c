@@ -1,9 +1,26 @@
 /* A GPU as a device: device.h by the calls of cuda.h. */
 #include "src/device/cuda_native.h"
 
-static struct gn_cuda_event *event_of(struct gn_event *e)
+#include <stdlib.h>
+
+struct cuda_event {
+	struct gn_event base;
+	cudaEvent_t native;
+};
+
+static cudaEvent_t native_of(const struct gn_event *e)
 {
-	return (struct gn_cuda_event *)e;
+	return ((const struct cuda_event *)e)->native;
+}
+
+static enum gn_status check(const struct gn_device *d, cudaError_t code, const char *call, struct gn_err *err)
+{
+	return gn_cuda_check(code, call, d->ordinal, err);
+}
+
+static enum gn_status enter(const struct gn_device *d, struct gn_err *err)
+{
+	return gn_cuda_enter((const struct gn_cuda_device *)d, err);
 }
 
 static void cuda_close(struct gn_device *d)
@@ -38,7 +55,9 @@ static enum gn_status cuda_stream_wait(struct gn_stream *s, struct gn_err *err)
 
 static enum gn_status cuda_stream_after(struct gn_stream *s, const struct gn_event *event, struct gn_err *err)
 {
-	return gn_cuda_stream_after(gn_cuda_stream_of(s), (const struct gn_cuda_event *)event, err);
+	enum gn_status status = enter(s->device, err);
+
+	return status ? status : check(s->device, cudaStreamWaitEvent(gn_cuda_stream_of(s)->native, native_of(event), 0), "cudaStreamWaitEvent", err);
 }
 
 static enum gn_status cuda_stream_copy(struct gn_stream *s, void *to, const void *from, size_t bytes, struct gn_err *err)
@@ -48,39 +67,67 @@ static enum gn_status cuda_stream_copy(struct gn_stream *s, void *to, const void
 
 static enum gn_status cuda_event_create(struct gn_device *d, int timed, struct gn_event **out, struct gn_err *err)
 {
-	struct gn_cuda_event *e;
-	enum gn_status status = gn_cuda_event_create(gn_cuda_device_of(d), timed, &e, err);
+	struct cuda_event *e;
+	enum gn_status status = enter(d, err);
 
-	if (!status)
-		*out = (struct gn_event *)e;
+	if (status)
+		return status;
+	if (!(e = calloc(1, sizeof *e)))
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "%s: no memory for an event", d->name);
+	e->base.device = d;
+	status = check(d, cudaEventCreateWithFlags(&e->native, timed ? cudaEventDefault : cudaEventDisableTiming), "cudaEventCreateWithFlags",
+		       err);
+	if (status)
+		free(e);
+	else
+		*out = &e->base;
 	return status;
 }
 
 static void cuda_event_destroy(struct gn_event *e)
 {
-	gn_cuda_event_destroy(event_of(e));
+	if (!enter(e->device, NULL))
+		(void)check(e->device, cudaEventDestroy(native_of(e)), "cudaEventDestroy", NULL);
+	free(e);
 }
 
 static enum gn_status cuda_event_record(struct gn_event *e, struct gn_stream *s, struct gn_err *err)
 {
-	return gn_cuda_event_record(event_of(e), gn_cuda_stream_of(s), err);
+	enum gn_status status = enter(e->device, err);
+
+	return status ? status : check(e->device, cudaEventRecord(native_of(e), gn_cuda_stream_of(s)->native), "cudaEventRecord", err);
 }
 
 static enum gn_status cuda_event_wait(struct gn_event *e, struct gn_err *err)
 {
-	return gn_cuda_event_wait(event_of(e), err);
+	enum gn_status status = enter(e->device, err);
+
+	return status ? status : check(e->device, cudaEventSynchronize(native_of(e)), "cudaEventSynchronize", err);
 }
 
 static enum gn_status cuda_event_done(const struct gn_event *e, int *out, struct gn_err *err)
 {
-	return gn_cuda_event_done((const struct gn_cuda_event *)e, out, err);
+	enum gn_status status = enter(e->device, err);
+	cudaError_t code;
+
+	if (status)
+		return status;
+	code = cudaEventQuery(native_of(e));
+	if (code != cudaErrorNotReady && (status = check(e->device, code, "cudaEventQuery", err)))
+		return status;
+	if (code == cudaErrorNotReady)
+		(void)cudaGetLastError();
+	*out = code == cudaSuccess;
+	return GN_OK;
 }
 
 static enum gn_status cuda_event_between(const struct gn_event *from, const struct gn_event *to, double *out_ms, struct gn_err *err)
 {
+	enum gn_status status = enter(from->device, err);
 	float ms = 0;
-	enum gn_status status = gn_cuda_event_between((const struct gn_cuda_event *)from, (const struct gn_cuda_event *)to, &ms, err);
 
+	if (!status)
+		status = check(from->device, cudaEventElapsedTime(&ms, native_of(from), native_of(to)), "cudaEventElapsedTime", err);
 	if (!status)
 		*out_ms = (double)ms;
 	return status;
@@ -88,7 +135,7 @@ static enum gn_status cuda_event_between(const struct gn_event *from, const stru
 
 static void *cuda_event_native(const struct gn_event *e)
 {
-	return gn_cuda_event_native((const struct gn_cuda_event *)e);
+	return native_of(e);
 }
 
 static enum gn_status cuda_buffer_alloc(struct gn_device *d, size_t bytes, struct gn_buffer *b, struct gn_err *err)
@@ -114,22 +161,37 @@ static void cuda_buffer_free(struct gn_buffer *b)
 
 static enum gn_status cuda_pinned_alloc(struct gn_device *d, size_t bytes, void **out, struct gn_err *err)
 {
-	return gn_cuda_pinned_alloc(gn_cuda_device_of(d), bytes, out, err);
+	enum gn_status status = enter(d, err);
+	void *pinned = NULL;
+
+	if (status)
+		return status;
+	status = check(d, cudaHostAlloc(&pinned, bytes ? bytes : 1, cudaHostAllocPortable), "cudaHostAlloc", err);
+	if (status)
+		return gn_err_prefix(err, "%zu bytes of pinned memory", bytes), status;
+	*out = pinned;
+	return GN_OK;
 }
 
 static void cuda_pinned_free(struct gn_device *d, void *pinned)
 {
-	gn_cuda_pinned_free(gn_cuda_device_of(d), pinned);
+	if (!enter(d, NULL))
+		(void)check(d, cudaFreeHost(pinned), "cudaFreeHost", NULL);
 }
 
 static enum gn_status cuda_pin(struct gn_device *d, void *memory, size_t bytes, struct gn_err *err)
 {
-	return gn_cuda_pin(gn_cuda_device_of(d), memory, bytes, err);
+	enum gn_status status = enter(d, err);
+
+	if (!status)
+		status = check(d, cudaHostRegister(memory, bytes, cudaHostRegisterPortable), "cudaHostRegister", err);
+	return status ? GN_ERR_UNSUPPORTED : GN_OK;
 }
 
 static void cuda_unpin(struct gn_device *d, void *memory)
 {
-	gn_cuda_unpin(gn_cuda_device_of(d), memory);
+	if (!enter(d, NULL))
+		(void)check(d, cudaHostUnregister(memory), "cudaHostUnregister", NULL);
 }
 
 static enum gn_status cuda_record_begin(struct gn_stream *s, struct gn_err *err)

@@ -54,12 +54,12 @@ struct gn_device *gn_stream_device(const struct gn_stream *s)
 
 enum gn_status gn_stream_wait(struct gn_stream *s, struct gn_err *err)
 {
-	return s->device->kind->stream_wait(s, err);
+	return s->device->kind->queued ? s->device->kind->stream_wait(s, err) : GN_OK;
 }
 
 enum gn_status gn_stream_after(struct gn_stream *s, const struct gn_event *event, struct gn_err *err)
 {
-	return s->device->kind->stream_after(s, event, err);
+	return s->device->kind->queued ? s->device->kind->stream_after(s, event, err) : GN_OK;
 }
 
 enum gn_status gn_stream_copy(struct gn_stream *s, void *to, const void *from, size_t bytes, struct gn_err *err)
@@ -95,17 +95,18 @@ enum gn_status gn_event_record(struct gn_event *e, struct gn_stream *s, struct g
 
 enum gn_status gn_event_wait(struct gn_event *e, struct gn_err *err)
 {
-	return e->device->kind->event_wait(e, err);
+	return e->device->kind->queued ? e->device->kind->event_wait(e, err) : GN_OK;
 }
 
 enum gn_status gn_event_done(const struct gn_event *e, int *out, struct gn_err *err)
 {
-	return e->device->kind->event_done(e, out, err);
+	*out = 1;
+	return e->device->kind->queued ? e->device->kind->event_done(e, out, err) : GN_OK;
 }
 
 void *gn_event_native(const struct gn_event *e)
 {
-	return e->device->kind->event_native(e);
+	return e->device->kind->queued ? e->device->kind->event_native(e) : NULL;
 }
 
 enum gn_status gn_buffer_alloc(struct gn_device *d, size_t bytes, struct gn_buffer *b, struct gn_err *err)
@@ -137,10 +138,11 @@ void gn_pinned_free(struct gn_device *d, void *pinned)
 
 enum gn_status gn_device_pin(struct gn_device *d, void *memory, size_t bytes, struct gn_err *err)
 {
-	return d->kind->pin(d, memory, bytes, err);
+	return d->kind->queued ? d->kind->pin(d, memory, bytes, err) : GN_OK;
 }
 
 void gn_device_unpin(struct gn_device *d, void *memory)
 {
-	d->kind->unpin(d, memory);
+	if (d->kind->queued)
+		d->kind->unpin(d, memory);
 }

@@ -15,7 +15,7 @@ struct gn_graph;
 
 /* The calls of device.h with the same names. */
 struct gn_device_kind {
-	int queued;
+	int queued; /* 0: all has happened when a call returns; what waits, native events and pinning may be NULL */
 	void (*close)(struct gn_device *d);
 	enum gn_status (*memory)(const struct gn_device *d, size_t *free_bytes, size_t *total_bytes, struct gn_err *err);
 	enum gn_status (*stream_create)(struct gn_device *d, struct gn_stream **out, struct gn_err *err);

@@ -40,21 +40,6 @@ static void host_stream_destroy(struct gn_stream *s)
 	free(s);
 }
 
-static enum gn_status host_stream_wait(struct gn_stream *s, struct gn_err *err)
-{
-	(void)s;
-	(void)err;
-	return GN_OK;
-}
-
-static enum gn_status host_stream_after(struct gn_stream *s, const struct gn_event *event, struct gn_err *err)
-{
-	(void)s;
-	(void)event;
-	(void)err;
-	return GN_OK;
-}
-
 static enum gn_status host_stream_copy(struct gn_stream *s, void *to, const void *from, size_t bytes, struct gn_err *err)
 {
 	(void)s;
@@ -103,27 +88,6 @@ static enum gn_status host_event_between(const struct gn_event *from, const stru
 	return GN_OK;
 }
 
-static enum gn_status host_event_wait(struct gn_event *e, struct gn_err *err)
-{
-	(void)e;
-	(void)err;
-	return GN_OK;
-}
-
-static enum gn_status host_event_done(const struct gn_event *e, int *out, struct gn_err *err)
-{
-	(void)e;
-	(void)err;
-	*out = 1;
-	return GN_OK;
-}
-
-static void *host_event_native(const struct gn_event *e)
-{
-	(void)e;
-	return NULL;
-}
-
 /* Pages come when they are first touched, by the threads that work there. */
 static enum gn_status host_buffer_alloc(struct gn_device *d, size_t bytes, struct gn_buffer *b, struct gn_err *err)
 {
@@ -152,30 +116,13 @@ static void host_pinned_free(struct gn_device *d, void *pinned)
 	free(pinned);
 }
 
-static enum gn_status host_pin(struct gn_device *d, void *memory, size_t bytes, struct gn_err *err)
-{
-	(void)d;
-	(void)memory;
-	(void)bytes;
-	(void)err;
-	return GN_OK;
-}
-
-static void host_unpin(struct gn_device *d, void *memory)
-{
-	(void)d;
-	(void)memory;
-}
-
 struct gn_device *gn_device_open_host(void)
 {
 	static const struct gn_device_kind host = {
 		.close = host_close, .memory = host_memory, .stream_create = host_stream_create, .stream_destroy = host_stream_destroy,
-		.stream_wait = host_stream_wait, .stream_after = host_stream_after, .stream_copy = host_stream_copy, .event_create = host_event_create,
-		.event_destroy = host_event_destroy,
-		.event_record = host_event_record, .event_wait = host_event_wait, .event_done = host_event_done,
-		.event_between = host_event_between, .event_native = host_event_native, .buffer_alloc = host_buffer_alloc, .buffer_free = host_buffer_free,
-		.pinned_alloc = host_pinned_alloc, .pinned_free = host_pinned_free, .pin = host_pin, .unpin = host_unpin,
+		.stream_copy = host_stream_copy, .event_create = host_event_create, .event_destroy = host_event_destroy,
+		.event_record = host_event_record, .event_between = host_event_between, .buffer_alloc = host_buffer_alloc,
+		.buffer_free = host_buffer_free, .pinned_alloc = host_pinned_alloc, .pinned_free = host_pinned_free,
 	};
 	struct gn_device *d = calloc(1, sizeof *d);
 

@@ -10,7 +10,6 @@ DEVICE_CUDA = \
 	src/device/cuda_device.c \
 	src/device/cuda_kind.c \
 	src/device/cuda_graph.c \
-	src/device/cuda_memory.c \
 	src/device/cuda_stream.c
 if HAVE_CUDA
 libgannet_cuda_a_SOURCES += src/device/open.c $(DEVICE_CUDA)

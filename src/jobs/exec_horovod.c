@@ -4,7 +4,6 @@
 #include "src/base/thread.h"
 #include "transport/auth/net.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -13,7 +12,6 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #define HEAD_MAX 8192

@@ -4,7 +4,6 @@
 #include "src/jobs/exec_local.h"
 #include "transport/auth/net.h"
 
-#include <errno.h>
 #include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>

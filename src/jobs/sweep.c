@@ -1,7 +1,6 @@
 #include "src/jobs/sweep.h"
 
 #include "src/base/json.h"
-#include "src/base/option.h"
 #include "src/base/philox.h"
 
 #include <math.h>

@@ -3,7 +3,7 @@
 #include "src/base/option.h"
 #include "src/base/text.h"
 #include "src/train/metrics/chart.h"
-#include "src/train/metrics/metrics_svg.h"
+#include "src/train/metrics/curve_axis.h"
 #include "src/train/metrics/report_page.h"
 
 #include <math.h>

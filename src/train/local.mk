@@ -68,19 +68,18 @@ libgannet_train_a_SOURCES += \
 	src/train/metrics/chart.c src/train/metrics/chart.h \
 	src/train/metrics/clock_sync.c src/train/metrics/clock_sync.h \
 	src/train/metrics/confusion.c src/train/metrics/confusion.h \
+	src/train/metrics/curve_axis.c src/train/metrics/curve_axis.h \
 	src/train/metrics/curve_export.c src/train/metrics/curve_export.h \
 	src/train/metrics/logits.c src/train/metrics/logits.h \
 	src/train/metrics/metrics.c src/train/metrics/metrics.h \
 	src/train/metrics/metrics_log.c src/train/metrics/metrics_log.h \
 	src/train/metrics/metrics_reader.c src/train/metrics/metrics_reader.h \
-	src/train/metrics/metrics_svg.c src/train/metrics/metrics_svg.h \
 	src/train/metrics/node_load.c src/train/metrics/node_load.h \
 	src/train/metrics/report_charts.c \
 	src/train/metrics/report_confusion.c src/train/metrics/report_confusion.h \
 	src/train/metrics/report_internal.h \
 	src/train/metrics/report_page.c src/train/metrics/report_page.h \
-	src/train/metrics/report_losses.c \
-	src/train/metrics/report_staleness.c \
+	src/train/metrics/report_ranks.c \
 	src/train/metrics/run_status.c src/train/metrics/run_status.h \
 	src/train/metrics/silence.c src/train/metrics/silence.h \
 	src/train/metrics/scaling_report.c src/train/metrics/scaling_report.h \
@@ -151,7 +150,6 @@ libgannet_train_a_SOURCES += \
 	src/train/parallel/server_rule.c src/train/parallel/server_rule.h \
 	src/train/parallel/server_update.c \
 	src/train/parallel/server_wire.h \
-	src/train/parallel/share_local.c \
 	src/train/parallel/share_served.c \
 	src/train/parallel/share_sharded.c \
 	src/train/parallel/shard.c src/train/parallel/shard.h \

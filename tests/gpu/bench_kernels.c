@@ -20,7 +20,7 @@ struct bench {
 	struct gn_cuda_device *device;
 	struct gn_cuda_stream *stream;
 	struct gn_cuda_arena *arena;
-	struct gn_cuda_event *from, *to;
+	struct gn_event *from, *to;
 	enum gn_cuda_type type;
 	int batch;
 	size_t elements;
@@ -67,16 +67,19 @@ static enum gn_status median_ms(struct bench *b, const struct job *j, float *out
 	enum gn_status status = GN_OK;
 	struct gn_cuda_graph *graph = NULL;
 	float ms[RUNS];
+	double passed = 0;
 
 	/* the first call loads */
 	if ((status = j->run(b, err)) || (status = gn_cuda_stream_wait(b->stream, err)) || (status = record(b, j, &graph, err)))
 		return status;
 	for (int i = -3; !status && i < RUNS; i++) {
-		if ((status = gn_cuda_event_record(b->from, b->stream, err)) || (status = gn_cuda_graph_launch(graph, b->stream, err)) ||
-		    (status = gn_cuda_event_record(b->to, b->stream, err)) || (status = gn_cuda_event_wait(b->to, err)))
+		if ((status = gn_event_record(b->from, gn_cuda_stream_base(b->stream), err)) || (status = gn_cuda_graph_launch(graph, b->stream, err)) ||
+		    (status = gn_event_record(b->to, gn_cuda_stream_base(b->stream), err)) || (status = gn_event_wait(b->to, err)))
 			break;
 		if (i >= 0)
-			status = gn_cuda_event_between(b->from, b->to, &ms[i], err);
+			status = gn_event_between(b->from, b->to, &passed, err);
+		if (i >= 0)
+			ms[i] = (float)passed;
 	}
 	gn_cuda_graph_destroy(graph);
 	if (status)
@@ -453,8 +456,8 @@ int main(int argc, char **argv)
 	if ((status = gn_cuda_device_create(0, &b.device, &err)) ||
 	    (status = gn_cuda_stream_create(b.device, &b.stream, &err)) ||
 	    (status = set_size(&b, &err)) ||
-	    (status = gn_cuda_event_create(b.device, 1, &b.from, &err)) ||
-	    (status = gn_cuda_event_create(b.device, 1, &b.to, &err)))
+	    (status = gn_event_create_timed(gn_stream_device(gn_cuda_stream_base(b.stream)), &b.from, &err)) ||
+	    (status = gn_event_create_timed(gn_stream_device(gn_cuda_stream_base(b.stream)), &b.to, &err)))
 		goto out;
 	printf("%s: medians of %d times %d, tensors of %zu elements, L2 of %zu MiB\n", gn_cuda_device_info(b.device)->name, RUNS, REPEATS,
 	       b.elements, gn_cuda_device_info(b.device)->l2_bytes >> 20);
@@ -464,8 +467,8 @@ int main(int argc, char **argv)
 		status = run_type(&b, argv + (argc > 0), &err);
 	}
 out:
-	gn_cuda_event_destroy(b.to);
-	gn_cuda_event_destroy(b.from);
+	gn_event_destroy(b.to);
+	gn_event_destroy(b.from);
 	gn_cuda_arena_destroy(b.arena);
 	gn_cuda_stream_destroy(b.stream);
 	gn_cuda_device_destroy(b.device);

@@ -31,7 +31,7 @@ static int set_up(void **state)
 	for (int i = 0; i < 2; i++)
 		assert_ok(gn_cuda_stream_create(m->device, &m->streams[i], &err));
 	assert_int_equal(cudaMalloc((void **)&m->memory, BYTES), cudaSuccess);
-	assert_ok(gn_cuda_pinned_alloc(m->device, BYTES, (void **)&m->pinned, &err));
+	assert_ok(gn_pinned_alloc((struct gn_device *)m->device, BYTES, (void **)&m->pinned, &err));
 	*state = m;
 	return 0;
 }
@@ -42,7 +42,7 @@ static int tear_down(void **state)
 
 	for (int i = 0; i < 2; i++)
 		gn_cuda_stream_destroy(m->streams[i]);
-	gn_cuda_pinned_free(m->device, m->pinned);
+	gn_pinned_free((struct gn_device *)m->device, m->pinned);
 	assert_int_equal(cudaFree(m->memory), cudaSuccess);
 	gn_cuda_device_destroy(m->device);
 	free(m);
@@ -71,24 +71,24 @@ static void test_later(void **state)
 {
 	struct machine *m = *state;
 	atomic_int released = 0;
-	struct gn_cuda_event *event;
+	struct gn_event *event;
 	struct gn_err err;
 	int done = 1;
 
-	assert_ok(gn_cuda_event_create(m->device, 0, &event, &err));
+	assert_ok(gn_event_create((struct gn_device *)m->device, &event, &err));
 	assert_ok(gn_cuda_fill(m->streams[0], m->memory, 0, BYTES, &err));
 	assert_ok(gn_cuda_stream_wait(m->streams[0], &err));
 	m->pinned[0] = 1;
 	hold_up(m->streams[0], &released);
 	assert_ok(gn_cuda_copy(m->streams[0], m->pinned, m->memory, BYTES, &err));
-	assert_ok(gn_cuda_event_record(event, m->streams[0], &err));
-	assert_ok(gn_cuda_event_done(event, &done, &err));
+	assert_ok(gn_event_record(event, gn_cuda_stream_base(m->streams[0]), &err));
+	assert_ok(gn_event_done(event, &done, &err));
 	assert_false(done);
 	assert_true(m->pinned[0] == 1);
 	atomic_store(&released, 1);
-	assert_ok(gn_cuda_event_wait(event, &err));
+	assert_ok(gn_event_wait(event, &err));
 	assert_true(m->pinned[0] == 0);
-	gn_cuda_event_destroy(event);
+	gn_event_destroy(event);
 }
 
 static void add_one(const void *args)
@@ -102,22 +102,22 @@ static void add_one(const void *args)
 static void test_order_between_streams(void **state)
 {
 	struct machine *m = *state;
-	struct gn_cuda_event *event;
+	struct gn_event *event;
 	struct gn_err err;
 	float expected = 0;
 
-	assert_ok(gn_cuda_event_create(m->device, 0, &event, &err));
+	assert_ok(gn_event_create((struct gn_device *)m->device, &event, &err));
 	assert_ok(gn_cuda_fill(m->streams[0], m->memory, 0, BYTES, &err));
 	for (int i = 0; i < 20; i++) {
 		assert_ok(gn_emulate_call(m->streams[i % 2], add_one, &m->memory, sizeof m->memory, "add", &err));
 		expected = expected * 2 + 1;
-		assert_ok(gn_cuda_event_record(event, m->streams[i % 2], &err));
-		assert_ok(gn_cuda_stream_after(m->streams[(i + 1) % 2], event, &err));
+		assert_ok(gn_event_record(event, gn_cuda_stream_base(m->streams[i % 2]), &err));
+		assert_ok(gn_stream_after(gn_cuda_stream_base(m->streams[(i + 1) % 2]), event, &err));
 	}
 	assert_ok(gn_cuda_copy(m->streams[0], m->pinned, m->memory, BYTES, &err));
 	assert_ok(gn_cuda_stream_wait(m->streams[0], &err));
 	assert_true(m->pinned[0] == expected);
-	gn_cuda_event_destroy(event);
+	gn_event_destroy(event);
 }
 
 /* When the call has returned, what was copied to it may be used, and what is copied from it not yet be changed. */
@@ -139,7 +139,7 @@ static void test_memory_that_is_not_pinned(void **state)
 /* --- refused --- */
 
 /* What a recording must not do, in four ways. */
-static enum gn_status forbidden(struct machine *m, int way, struct gn_cuda_event *event)
+static enum gn_status forbidden(struct machine *m, int way, struct gn_event *event)
 {
 	struct gn_err err;
 	void *more;
@@ -149,7 +149,7 @@ static enum gn_status forbidden(struct machine *m, int way, struct gn_cuda_event
 	case 0:
 		return gn_cuda_stream_wait(m->streams[0], &err);
 	case 1:
-		return gn_cuda_event_record(event, m->streams[0], &err);
+		return gn_event_record(event, gn_cuda_stream_base(m->streams[0]), &err);
 	case 2:
 		return gn_cuda_copy(m->streams[0], m->memory, &local, sizeof local, &err);
 	default:
@@ -161,11 +161,11 @@ static void test_recording(void **state)
 {
 	struct machine *m = *state;
 	struct gn_cuda_graph *graph;
-	struct gn_cuda_event *event;
+	struct gn_event *event;
 	struct gn_err err;
 	size_t nodes;
 
-	assert_ok(gn_cuda_event_create(m->device, 0, &event, &err));
+	assert_ok(gn_event_create((struct gn_device *)m->device, &event, &err));
 	assert_ok(gn_cuda_fill(m->streams[0], m->memory, 0, BYTES, &err));
 	/* any of these spoils it */
 	for (int i = 0; i < 4; i++) {
@@ -183,7 +183,7 @@ static void test_recording(void **state)
 	assert_ok(gn_cuda_stream_wait(m->streams[0], &err));
 	assert_true(m->pinned[0] == 7);
 	gn_cuda_graph_destroy(graph);
-	gn_cuda_event_destroy(event);
+	gn_event_destroy(event);
 }
 
 struct other {
@@ -236,7 +236,7 @@ static void test_what_is_no_copy(void **state)
 {
 	struct machine *m = *state;
 	struct gn_cuda_device *other;
-	struct gn_cuda_event *event;
+	struct gn_event *event;
 	struct gn_err err;
 	void *more;
 
@@ -249,9 +249,9 @@ static void test_what_is_no_copy(void **state)
 	assert_int_equal(cudaGetLastError(), cudaSuccess);
 	/* an event of another GPU */
 	assert_ok(gn_cuda_device_create(1, &other, &err));
-	assert_ok(gn_cuda_event_create(other, 0, &event, &err));
-	assert_int_equal(gn_cuda_event_record(event, m->streams[0], &err), GN_ERR_FAILED);
-	gn_cuda_event_destroy(event);
+	assert_ok(gn_event_create((struct gn_device *)other, &event, &err));
+	assert_int_equal(gn_event_record(event, gn_cuda_stream_base(m->streams[0]), &err), GN_ERR_FAILED);
+	gn_event_destroy(event);
 	gn_cuda_device_destroy(other);
 }
 

@@ -9,7 +9,6 @@
 #include <openssl/hmac.h>
 #include <openssl/sha.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>

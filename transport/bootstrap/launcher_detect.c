@@ -4,6 +4,7 @@
 
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define AZURE_NODE "AZ_BATCH_MASTER_NODE"
@@ -239,6 +240,12 @@ static enum gn_status single_rank(const struct probe *p, const char *slurm_name,
 	p->d->size = 1;
 	find_job_size(p);
 	return GN_OK;
+}
+
+const char *gn_launcher_environ(void *context, const char *name)
+{
+	(void)context;
+	return getenv(name);
 }
 
 enum gn_status gn_launcher_detect(gn_launcher_lookup lookup, void *context, struct gn_launcher *out, struct gn_err *err)

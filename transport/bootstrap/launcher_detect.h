@@ -39,6 +39,8 @@ struct gn_launcher {
 
 /* The value of a variable, or NULL: getenv() in programs, a table in tests. */
 typedef const char *(*gn_launcher_lookup)(void *context, const char *name);
+/* That of this process's own variables; context is not used. */
+const char *gn_launcher_environ(void *context, const char *name);
 
 /* GN_ERR_USAGE when a value is invalid, one of a pair is missing (RANK without WORLD_SIZE), variables conflict, or a Slurm step of
  * several tasks provides no PMIx. *out is set only on success. */

@@ -43,12 +43,6 @@ struct root_info {
 	struct gn_heartbeat_contact contact;
 };
 
-static const char *from_environ(void *context, const char *name)
-{
-	(void)context;
-	return getenv(name);
-}
-
 static enum gn_status from_options(const struct gn_world_options *o, struct gn_launcher *d, struct gn_err *err)
 {
 	const char *colon = strrchr(o->rendezvous, ':');
@@ -68,7 +62,7 @@ static enum gn_status from_options(const struct gn_world_options *o, struct gn_l
 static enum gn_status open_bootstrap(const struct gn_world_options *o, struct gn_launcher *d, struct gn_log *log,
 				     struct gn_bootstrap **out, struct gn_err *err)
 {
-	enum gn_status status = o && o->rendezvous ? from_options(o, d, err) : gn_launcher_detect(from_environ, NULL, d, err);
+	enum gn_status status = o && o->rendezvous ? from_options(o, d, err) : gn_launcher_detect(gn_launcher_environ, NULL, d, err);
 
 	if (status)
 		return status;

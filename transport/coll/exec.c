@@ -1,7 +1,5 @@
 #include "transport/coll/exec_internal.h"
 
-#include "src/base/alloc.h"
-
 #include <string.h>
 
 static uint64_t tag_of(const struct gn_exec *e, int sender, uint32_t message)

@@ -1,6 +1,5 @@
 #include "transport/select/tuning_table.h"
 
-#include "src/base/file.h"
 #include "src/base/text.h"
 #include "transport/select/select.h"
 

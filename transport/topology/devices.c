@@ -4,7 +4,6 @@
 #include "src/base/file.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/ethtool.h>

@@ -6,7 +6,6 @@
 #include "src/train/checkpoint/checkpoint_writer.h"
 #include "src/train/checkpoint/owner.h"
 
-#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,6 @@
 /* A run that is a trial of a sweep stops at a rung where others are better: successive halving. */
 #include "src/train/loop/session.h"
 
-#include "transport/coll/agree.h"
-
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -6,7 +6,6 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* Of a batch: workers may have different numbers of them. */
 static double batch_s(const struct gn_session *s, const struct gn_scaling_report *report, int rank)

@@ -1,7 +1,6 @@
 /* The part of a session that trains: loader and plan, made anew when the side of the images changes. */
 #include "src/train/loop/session.h"
 
-#include "src/train/plan/device.h"
 #include "src/train/loop/augment_options.h"
 #include "src/train/loop/input.h"
 #include "src/train/loop/sample_log.h"

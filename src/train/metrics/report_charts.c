@@ -1,11 +1,13 @@
 #include "src/train/metrics/report_internal.h"
 
 #include "src/train/metrics/chart.h"
-#include "src/train/metrics/metrics_svg.h"
+#include "src/train/metrics/curve_axis.h"
+#include "src/train/metrics/report_page.h"
 
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { WIDTH = 720, HEIGHT = 250, LEFT = 62, RIGHT = 16, TOP = 30, BOTTOM = 30, POINTS_MAX = 400 };
 enum { CELLS_MAX = 120 };
@@ -15,11 +17,6 @@ struct points {
 	double *at, *values;
 	size_t count;
 };
-
-static double field_of(const struct gn_curve_step *step, size_t offset)
-{
-	return *(const double *)(const void *)((const char *)step + offset);
-}
 
 /* NaN where no step of a group has a value. points->count is 0 when out of memory. */
 static void average(const struct gn_curve *c, size_t offset, struct points *p)
@@ -34,8 +31,8 @@ static void average(const struct gn_curve *c, size_t offset, struct points *p)
 		double sum = 0;
 
 		for (size_t i = begin; i < end; i++)
-			if (!isnan(field_of(&c->steps[i], offset))) {
-				sum += field_of(&c->steps[i], offset);
+			if (!isnan(gn_curve_field(&c->steps[i], offset))) {
+				sum += gn_curve_field(&c->steps[i], offset);
 				known++;
 			}
 		p->at[g] = c->steps[end - 1].epoch;
@@ -51,7 +48,7 @@ static void release(struct points *p)
 
 static void begin(struct gn_strbuf *out, int height)
 {
-	gn_strbuf_printf(out, "<svg viewBox='0 0 %d %d' role='img'>\n", WIDTH, height);
+	gn_strbuf_printf(out, "<svg width='%d' height='%d' viewBox='0 0 %d %d' role='img'>\n", WIDTH, height, WIDTH, height);
 }
 
 static struct gn_axis x_axis(const struct gn_curve *curves, size_t count)
@@ -69,20 +66,6 @@ static struct gn_axis x_axis(const struct gn_curve *curves, size_t count)
 static struct gn_axis y_axis(double low, double high)
 {
 	return (struct gn_axis){low, high, HEIGHT - BOTTOM, TOP, 0};
-}
-
-/* The largest value and the smallest positive one; both 0 if there is none. */
-static void range(const struct gn_curve *curves, size_t count, size_t offset, double *low, double *high)
-{
-	*low = *high = 0;
-	for (size_t c = 0; c < count; c++)
-		for (size_t i = 0; i < curves[c].step_count; i++) {
-			double v = field_of(&curves[c].steps[i], offset);
-
-			*high = fmax(*high, v);
-			if (v > 0 && (v < *low || !(*low > 0)))
-				*low = v;
-		}
 }
 
 static void draw(const struct gn_curve *c, size_t offset, const struct gn_axis *x, const struct gn_axis *y, const char *colour,
@@ -228,7 +211,7 @@ void gn_report_efficiency(const struct gn_curve *c, struct gn_strbuf *out)
 	struct gn_axis x = x_axis(c, 1), y = y_axis(0, 1);
 	double low, high;
 
-	range(c, 1, offsetof(struct gn_curve_step, efficiency), &low, &high);
+	gn_curve_range(c, 1, offsetof(struct gn_curve_step, efficiency), INFINITY, &low, &high);
 	if (!(high > 0))
 		return;
 	y.high = fmax(1, high);
@@ -247,7 +230,7 @@ void gn_report_skew(const struct gn_curve *c, struct gn_strbuf *out)
 	double least;
 	size_t known = 0;
 
-	range(c, 1, offsetof(struct gn_curve_step, compute_high_ms), &least, &y.high);
+	gn_curve_range(c, 1, offsetof(struct gn_curve_step, compute_high_ms), INFINITY, &least, &y.high);
 	if (!(y.high > 0))
 		return;
 	gn_axis_widen(&y);
@@ -297,7 +280,7 @@ void gn_report_sent(const struct gn_curve *c, struct gn_strbuf *out)
 	struct gn_axis x = x_axis(c, 1), y = y_axis(0, 0);
 	double low;
 
-	range(c, 1, offsetof(struct gn_curve_step, sent_mb), &low, &y.high);
+	gn_curve_range(c, 1, offsetof(struct gn_curve_step, sent_mb), INFINITY, &low, &y.high);
 	if (!(y.high > 0))
 		return;
 	gn_axis_widen(&y);
@@ -351,4 +334,46 @@ void gn_report_map(const struct gn_curve *c, struct gn_strbuf *out)
 		gn_strbuf_printf(out, "<text x='%d' y='%.1f' class='left'>rank %zu</text>\n", LEFT - 8,
 				 TOP + ((double)r + 0.5) * height + 4, r);
 	gn_strbuf_puts(out, "</svg>\n");
+}
+
+/* --- one picture --- */
+
+enum { NAMES = 26, EPOCHS = 24, LETTER = 7 };
+
+/* Beside each other; of those that have too little room, the end, where they differ most. */
+static void run_names(struct gn_strbuf *out, const struct gn_curve *curves, size_t count)
+{
+	int each = (WIDTH - LEFT - RIGHT) / (int)count;
+	size_t room;
+
+	each = each < 280 ? each : 280;
+	room = (size_t)(each / LETTER > 4 ? each / LETTER : 4);
+	for (size_t c = 0; c < count; c++) {
+		const char *label = curves[c].label;
+		size_t len = strlen(label), skip = len > room ? len - room + 1 : 0;
+
+		while ((label[skip] & 0xc0) == 0x80) /* not within a letter of UTF-8 */
+			skip++;
+		gn_strbuf_printf(out, "<text x='%d' y='18' style='fill:%s'>%s", LEFT + (int)c * each, gn_chart_colour(c), skip ? "\u2026" : "");
+		gn_chart_escape(out, label + skip);
+		gn_strbuf_puts(out, "</text>\n");
+	}
+}
+
+void gn_curve_svg(const struct gn_curve *curves, size_t count, struct gn_strbuf *out)
+{
+	const int height = NAMES + 3 * HEIGHT + EPOCHS;
+
+	gn_strbuf_printf(out, "<svg xmlns='http://www.w3.org/2000/svg' width='%d' height='%d' viewBox='0 0 %d %d'>\n"
+			 "<style>text{font:12px sans-serif;fill:#222}.title{font-weight:bold}.left{text-anchor:end}"
+			 ".below{text-anchor:middle}.grid{stroke:#ddd}.axis{stroke:#444;fill:none}</style>\n"
+			 "<rect width='100%%' height='100%%' fill='white'/>\n", WIDTH, height, WIDTH, height);
+	run_names(out, curves, count);
+	gn_strbuf_printf(out, "<g transform='translate(0 %d)'>", NAMES);
+	gn_report_loss(curves, count, out);
+	gn_strbuf_printf(out, "</g>\n<g transform='translate(0 %d)'>", NAMES + HEIGHT);
+	gn_report_accuracy(curves, count, out);
+	gn_strbuf_printf(out, "</g>\n<g transform='translate(0 %d)'>", NAMES + 2 * HEIGHT);
+	gn_report_split(&curves[0], out);
+	gn_strbuf_printf(out, "</g>\n<text x='%d' y='%d' class='below'>epoch</text>\n</svg>\n", (LEFT + WIDTH - RIGHT) / 2, height - 8);
 }

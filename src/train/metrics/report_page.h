@@ -14,5 +14,7 @@
 void gn_report_page_begin(const char *what, const char *name, struct gn_strbuf *out);
 /* Appends the whole document. Runs are named by their logs' paths. more: HTML that follows the curves, or "". */
 void gn_report_page(const struct gn_curve *curves, size_t count, const char *more, struct gn_strbuf *out);
+/* Appends one SVG picture: loss, accuracy, and the breakdown of the step time of the first run. The runs share axes; each has its colour. */
+void gn_curve_svg(const struct gn_curve *curves, size_t count, struct gn_strbuf *out);
 
 #endif

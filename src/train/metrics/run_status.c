@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 static const char *const part_names[GN_RUN_STATUS_PARTS] = {"data", "forward", "backward", "communication_exposed", "optimizer"};
 
@@ -160,14 +159,6 @@ void gn_status_files_destroy(struct gn_status_files *f)
 	free(f);
 }
 
-static double unix_time(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
-
 static enum gn_status write_status(const struct gn_status_files *f, const struct gn_run_status *s, double now, struct gn_err *err)
 {
 	enum gn_status status;
@@ -205,9 +196,9 @@ void gn_status_files_write(struct gn_status_files *f, const struct gn_run_status
 	f->written_ns = now_ns;
 	f->doing = s->doing;
 	if (f->status)
-		status = write_status(f, s, unix_time(), &err);
+		status = write_status(f, s, gn_clock_unix_s(), &err);
 	if (f->metrics_path)
-		second = write_metrics(f, s, unix_time(), status ? NULL : &err);
+		second = write_metrics(f, s, gn_clock_unix_s(), status ? NULL : &err);
 	status = status ? status : second;
 	if (status && !f->failed)
 		gn_log_warn(f->warnings, "cannot write how the run is doing: %s", err.text);

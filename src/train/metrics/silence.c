@@ -19,18 +19,10 @@ struct gn_silence {
 	char *object;	      /* as it was written last; NULL: nothing yet */
 };
 
-static double unix_time(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
-
 /* Writes the silent ranks into the open object and returns their number. */
 static int put_silent(const struct gn_world *w, struct gn_json *j)
 {
-	double now = unix_time();
+	double now = gn_clock_unix_s();
 	int count = 0;
 
 	gn_json_array(j, "silent");

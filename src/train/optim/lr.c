@@ -1,9 +1,6 @@
 #include "src/train/optim/lr.h"
 
-#include "src/base/option.h"
-
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,9 +1,6 @@
 #include "src/train/optim/lr_scale.h"
 
-#include "src/base/text.h"
-
 #include <fnmatch.h>
-#include <stdio.h>
 #include <string.h>
 
 enum { PATTERN_MAX = 256 };

@@ -1,7 +1,6 @@
 #include "src/train/optim/resize_schedule.h"
 
 #include <ctype.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 static int parse_number(const char **p, char end, long max, long *out)

@@ -73,7 +73,7 @@ static enum gn_status prepare_all(struct gn_reducer *x, struct gn_err *err)
 		size_t begin = first ? gn_model_param(o->model, first)->offset : 0;
 
 		x->buckets[b].seen.bytes = (end - begin) * sizeof(float);
-		status = x->by->prepare(o, o->flat + begin, end - begin, &x->buckets[b].shared, err);
+		status = x->by->prepare ? x->by->prepare(o, o->flat + begin, end - begin, &x->buckets[b].shared, err) : GN_OK;
 		end = begin;
 	}
 	return status;
@@ -136,7 +136,7 @@ void gn_reducer_bucket(const struct gn_reducer *x, size_t index, struct gn_reduc
 
 const struct gn_coll *gn_reducer_coll(const struct gn_reducer *x, size_t index)
 {
-	return x->by->coll(x->buckets[index].shared);
+	return x->by->coll ? x->by->coll(x->buckets[index].shared) : NULL;
 }
 
 uint64_t gn_reducer_taken_ns(const struct gn_reducer *x)
@@ -174,7 +174,8 @@ static void start(struct gn_reducer *x, struct bucket *b)
 		b->seen.ready_ns = b->seen.start_ns;
 		b->seen.taken_ns = x->taken_ns;
 	}
-	x->status = x->by->start(b->shared, x->event, &x->err);
+	if (b->shared)
+		x->status = x->by->start(b->shared, x->event, &x->err);
 }
 
 static void set_done(struct bucket *b)
@@ -190,7 +191,9 @@ static void advance(struct gn_reducer *x, int all)
 		start(x, &x->buckets[x->started++]);
 	for (size_t b = x->finished; b < x->started && !x->status; b++) {
 		if (!x->buckets[b].done) {
-			x->status = x->by->test(x->buckets[b].shared, &x->buckets[b].done, &x->err);
+			x->buckets[b].done = 1;
+			if (x->buckets[b].shared)
+				x->status = x->by->test(x->buckets[b].shared, &x->buckets[b].done, &x->err);
 			set_done(&x->buckets[b]);
 		}
 		if (b == x->finished && x->buckets[b].done)
@@ -247,7 +250,8 @@ enum gn_status gn_reducer_wait(struct gn_reducer *x, struct gn_err *err)
 
 		if (b->done)
 			continue;
-		x->status = x->by->wait(b->shared, &x->err);
+		if (b->shared)
+			x->status = x->by->wait(b->shared, &x->err);
 		b->done = 1;
 		set_done(b);
 	}

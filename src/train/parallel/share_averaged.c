@@ -104,11 +104,5 @@ static enum gn_status averaged_wait(struct gn_shared_bucket *b, struct gn_err *e
 	return of(b)->running ? gn_coll_wait(of(b)->running, err) : GN_OK;
 }
 
-static const struct gn_coll *averaged_coll(const struct gn_shared_bucket *b)
-{
-	(void)b;
-	return NULL;
-}
-
 const struct gn_sharing gn_share_averaged = {"averaged", averaged_fits, averaged_prepare, averaged_start, averaged_test, averaged_wait,
-					     averaged_free, averaged_coll, NULL};
+					     averaged_free, NULL, NULL};

@@ -160,11 +160,5 @@ static enum gn_status compressed_wait(struct gn_shared_bucket *b, struct gn_err 
 	return advance(of(b), 1, &done, err);
 }
 
-static const struct gn_coll *compressed_coll(const struct gn_shared_bucket *b)
-{
-	(void)b;
-	return NULL;
-}
-
 const struct gn_sharing gn_share_compressed = {"compressed", compressed_fits, compressed_prepare, compressed_start, compressed_test,
-					       compressed_wait, compressed_free, compressed_coll, NULL};
+					       compressed_wait, compressed_free, NULL, NULL};

@@ -120,11 +120,5 @@ static enum gn_status served_wait(struct gn_shared_bucket *shared, struct gn_err
 	return status ? status : b->err.status;
 }
 
-static const struct gn_coll *served_coll(const struct gn_shared_bucket *b)
-{
-	(void)b;
-	return NULL;
-}
-
 const struct gn_sharing gn_share_served = {"served", served_fits, served_prepare, served_start, served_test, served_wait, served_free,
-					   served_coll, NULL};
+					   NULL, NULL};

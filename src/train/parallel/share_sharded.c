@@ -102,16 +102,10 @@ static enum gn_status sharded_wait(struct gn_shared_bucket *shared, struct gn_er
 	return status || b->is_summed ? status : gn_coll_wait(b->running, err);
 }
 
-static const struct gn_coll *sharded_coll(const struct gn_shared_bucket *b)
-{
-	(void)b;
-	return NULL;
-}
-
 static struct gn_coll *sharded_gather(const struct gn_shared_bucket *b)
 {
 	return ((const struct sharded_bucket *)b)->gather;
 }
 
 const struct gn_sharing gn_share_sharded = {"sharded", sharded_fits, sharded_prepare, sharded_start, sharded_test, sharded_wait,
-					    sharded_free, sharded_coll, sharded_gather};
+					    sharded_free, NULL, sharded_gather};

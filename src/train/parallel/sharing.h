@@ -37,7 +37,7 @@ struct gn_sharing {
 	const char *name;
 	/* Whether it is for these options. */
 	int (*fits)(const struct gn_sharing_options *o);
-	/* For count floats at data. */
+	/* For count floats at data. NULL: nothing is to be done, and start, test, wait and free are not called. */
 	enum gn_status (*prepare)(const struct gn_sharing_options *o, float *data, size_t count, struct gn_shared_bucket **out,
 				  struct gn_err *err);
 	/* When after is done; NULL: at once. Does not block. */
@@ -46,7 +46,7 @@ struct gn_sharing {
 	enum gn_status (*test)(struct gn_shared_bucket *b, int *done, struct gn_err *err);
 	enum gn_status (*wait)(struct gn_shared_bucket *b, struct gn_err *err);
 	void (*free)(struct gn_shared_bucket *b);
-	/* The collective that it is; NULL: it is none of the communicator's. */
+	/* The collective that it is; NULL, or returns NULL: it is none of the communicator's. */
 	const struct gn_coll *(*coll)(const struct gn_shared_bucket *b);
 	/* What brings a bucket's updated parameters to all ranks, beside the next step's forward; NULL, or returns NULL: nothing does. */
 	struct gn_coll *(*gather)(const struct gn_shared_bucket *b);

@@ -1,7 +1,6 @@
 /* Reading and checking reference files. What golden_run.c looks up later has been found to be there, and a number. */
 #include "src/train/plan/golden_internal.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,5 @@
 #include "src/train/plan/plan_internal.h"
 
-#include "src/base/alloc.h"
-
 #include <stdlib.h>
 #include <string.h>
 

@@ -6,11 +6,6 @@
 
 enum { COPIED_AT_ONCE = 1 << 18 };
 
-static size_t aligned(size_t bytes)
-{
-	return (bytes + GN_DEVICE_ALIGN_BYTES - 1) / GN_DEVICE_ALIGN_BYTES * GN_DEVICE_ALIGN_BYTES;
-}
-
 /* Of labels, pair labels and lambdas together, 4 bytes each. */
 static size_t target_bytes(const struct gn_plan *p)
 {
@@ -23,17 +18,17 @@ static size_t slot_bytes(const struct gn_plan *p, struct gn_plan_batches *b)
 	const struct gn_layout *l = &p->tensors[0].layout;
 	size_t batch = (size_t)p->options.batch;
 
-	b->crops_at = aligned(target_bytes(p));
-	b->images_at = b->crops_at + (b->crops ? aligned(batch * sizeof(struct gn_crop)) : 0);
+	b->crops_at = gn_plan_aligned(target_bytes(p));
+	b->images_at = b->crops_at + (b->crops ? gn_plan_aligned(batch * sizeof(struct gn_crop)) : 0);
 	b->image_bytes = b->crops ? batch * gn_crop_room_bytes((uint32_t)l->h, (uint32_t)l->w) : gn_layout_elements(l) * sizeof(float);
-	return aligned(b->images_at + b->image_bytes);
+	return gn_plan_aligned(b->images_at + b->image_bytes);
 }
 
 size_t gn_plan_batch_bytes(const struct gn_plan *p)
 {
 	struct gn_plan_batches b = p->batches;
 
-	return gn_plan_is_queued(p) ? GN_PLAN_SLOTS * slot_bytes(p, &b) + aligned(target_bytes(p)) : 0;
+	return gn_plan_is_queued(p) ? GN_PLAN_SLOTS * slot_bytes(p, &b) + gn_plan_aligned(target_bytes(p)) : 0;
 }
 
 static enum gn_status create_slot(struct gn_plan *p, struct gn_plan_slot *s, size_t bytes, struct gn_err *err)

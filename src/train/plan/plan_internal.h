@@ -179,4 +179,9 @@ enum gn_status gn_plan_set_targets(struct gn_plan *p, const struct gn_targets *t
 enum gn_status gn_plan_queue_forward(struct gn_plan *p, uint64_t number, struct gn_err *err);
 void gn_plan_parts_release(struct gn_plan *p);
 
+static inline size_t gn_plan_aligned(size_t bytes)
+{
+	return (bytes + GN_DEVICE_ALIGN_BYTES - 1) / GN_DEVICE_ALIGN_BYTES * GN_DEVICE_ALIGN_BYTES;
+}
+
 #endif

@@ -156,18 +156,13 @@ static void place_grads(struct gn_plan *p)
 	}
 }
 
-static size_t aligned(size_t bytes)
-{
-	return (bytes + GN_DEVICE_ALIGN_BYTES - 1) / GN_DEVICE_ALIGN_BYTES * GN_DEVICE_ALIGN_BYTES;
-}
-
 /* Of a frozen plan beside the host: copies of parameters, buffers, and weights with batch norm folded in. */
 static size_t weight_bytes(const struct gn_plan *p)
 {
 	if (!p->options.frozen || !gn_plan_is_queued(p))
 		return 0;
-	return (aligned(gn_model_param_elements(p->model) * sizeof(float)) + aligned(gn_model_buffer_elements(p->model) * sizeof(float)) +
-		aligned(p->own_elements * sizeof(float)));
+	return (gn_plan_aligned(gn_model_param_elements(p->model) * sizeof(float)) + gn_plan_aligned(gn_model_buffer_elements(p->model) * sizeof(float)) +
+		gn_plan_aligned(p->own_elements * sizeof(float)));
 }
 
 /* Activations grow with the batch, weights do not. */
@@ -190,8 +185,8 @@ static enum gn_status too_large(const struct gn_plan *p, size_t unused, size_t t
 /* What operators are bound to. */
 static enum gn_status place_weights(struct gn_plan *p, struct gn_err *err)
 {
-	size_t params = aligned(gn_model_param_elements(p->model) * sizeof(float));
-	size_t buffers = aligned(gn_model_buffer_elements(p->model) * sizeof(float));
+	size_t params = gn_plan_aligned(gn_model_param_elements(p->model) * sizeof(float));
+	size_t buffers = gn_plan_aligned(gn_model_buffer_elements(p->model) * sizeof(float));
 	enum gn_status s;
 
 	p->bound.params = p->params;
@@ -214,14 +209,14 @@ static enum gn_status place_loss(struct gn_plan *p, struct gn_err *err)
 	size_t count = p->options.batches > 1 ? (size_t)p->options.batches : 1, rows = gn_plan_is_queued(p) ? 2 * (size_t)p->options.batch : 0;
 	const struct gn_class_slice classes = gn_plan_classes(p);
 	void *losses;
-	enum gn_status s = gn_buffer_alloc(p->device.device, aligned(sizeof *p->loss) + rows * sizeof(float), &p->loss_buffer, err);
+	enum gn_status s = gn_buffer_alloc(p->device.device, gn_plan_aligned(sizeof *p->loss) + rows * sizeof(float), &p->loss_buffer, err);
 
 	if (!s)
 		s = gn_pinned_alloc(p->device.device, count * sizeof *p->losses, &losses, err);
 	if (s)
 		return s;
 	p->loss = p->loss_buffer.address;
-	p->loss_rows = rows ? (float *)(void *)((char *)p->loss_buffer.address + aligned(sizeof *p->loss)) : NULL;
+	p->loss_rows = rows ? (float *)(void *)((char *)p->loss_buffer.address + gn_plan_aligned(sizeof *p->loss)) : NULL;
 	p->losses = losses;
 	if (classes.count && classes.count < classes.classes)
 		s = gn_buffer_alloc(p->device.device, (size_t)p->options.batch * (p->options.training ? (size_t)classes.ranks * GN_SLICED_LOSS_NUMBERS

@@ -68,40 +68,27 @@ struct gn_nccl_properties_v8 {
 	enum gn_nccl_device_type device_type;
 	int device_version;
 };
+/* What versions since 9 have of a device, VDEVICE: the type that says what it is made of. */
+#define GN_NCCL_PROPERTIES(VDEVICE)                                                                                               \
+	char *name, *pci_path;                                                                                                     \
+	uint64_t guid;                                                                                                             \
+	int pointers, registers_globally, force_flush, speed, port;                                                                \
+	float latency;                                                                                                             \
+	int max_comms, max_receives;                                                                                               \
+	enum gn_nccl_device_type device_type;                                                                                      \
+	int device_version;                                                                                                        \
+	struct VDEVICE made_of;                                                                                                    \
+	size_t max_p2p_bytes, max_coll_bytes;
 /* Also of version 10. */
 struct gn_nccl_properties_v9 {
-	char *name, *pci_path;
-	uint64_t guid;
-	int pointers, registers_globally, force_flush, speed, port;
-	float latency;
-	int max_comms, max_receives;
-	enum gn_nccl_device_type device_type;
-	int device_version;
-	struct gn_nccl_vdevice_v9 made_of;
-	size_t max_p2p_bytes, max_coll_bytes;
+	GN_NCCL_PROPERTIES(gn_nccl_vdevice_v9)
 };
 struct gn_nccl_properties_v11 {
-	char *name, *pci_path;
-	uint64_t guid;
-	int pointers, registers_globally, force_flush, speed, port;
-	float latency;
-	int max_comms, max_receives;
-	enum gn_nccl_device_type device_type;
-	int device_version;
-	struct gn_nccl_vdevice_v9 made_of;
-	size_t max_p2p_bytes, max_coll_bytes;
+	GN_NCCL_PROPERTIES(gn_nccl_vdevice_v9)
 	int max_multi_request;
 };
 struct gn_nccl_properties_v12 {
-	char *name, *pci_path;
-	uint64_t guid;
-	int pointers, registers_globally, force_flush, speed, port;
-	float latency;
-	int max_comms, max_receives;
-	enum gn_nccl_device_type device_type;
-	int device_version;
-	struct gn_nccl_vdevice_v12 made_of;
-	size_t max_p2p_bytes, max_coll_bytes;
+	GN_NCCL_PROPERTIES(gn_nccl_vdevice_v12)
 	int max_multi_request;
 	int16_t rail, plane; /* -1: unknown */
 };
@@ -145,111 +132,50 @@ typedef enum gn_nccl_result gn_nccl_irecv_v9(void *recv_comm, int n, void **data
 typedef enum gn_nccl_result gn_nccl_irecv_v10(void *recv_comm, int n, void **data, size_t *sizes, int *tags, void **mhandles,
 					      void **phandles, void **request);
 
+/* What all tables begin with; the numbers are of the versions whose functions they have. reg_mr_dmabuf is NULL unless a device reports
+ * GN_NCCL_PTR_DMABUF; get_device_mr and irecv_consumed are NULL without device networking. */
+#define GN_NCCL_NET(INIT, PROPERTIES, LISTEN, CONNECT, SEND)                                                                      \
+	const char *name;                                                                                                          \
+	gn_nccl_init_v##INIT *init;                                                                                                \
+	gn_nccl_devices *devices;                                                                                                  \
+	enum gn_nccl_result (*get_properties)(int device, struct gn_nccl_properties_v##PROPERTIES *out);                           \
+	gn_nccl_listen_v##LISTEN *listen;                                                                                          \
+	gn_nccl_connect_v##CONNECT *connect;                                                                                       \
+	gn_nccl_accept *accept;                                                                                                    \
+	gn_nccl_reg_mr *reg_mr;                                                                                                    \
+	gn_nccl_reg_mr_dmabuf *reg_mr_dmabuf;                                                                                      \
+	gn_nccl_dereg_mr *dereg_mr;                                                                                                \
+	gn_nccl_isend_v##SEND *isend;                                                                                              \
+	gn_nccl_irecv_v##SEND *irecv;                                                                                              \
+	gn_nccl_iflush *iflush;                                                                                                    \
+	gn_nccl_test *test;                                                                                                        \
+	gn_nccl_close *close_send, *close_recv, *close_listen;                                                                     \
+	gn_nccl_get_device_mr *get_device_mr;                                                                                      \
+	gn_nccl_irecv_consumed *irecv_consumed;
+/* NULL: devices cannot be merged. */
+#define GN_NCCL_MAKE_VDEVICE(VERSION) enum gn_nccl_result (*make_vdevice)(int *device, struct gn_nccl_vdevice_v##VERSION *made_of);
+
 struct gn_nccl_net_v8 {
-	const char *name;
-	gn_nccl_init_v8 *init;
-	gn_nccl_devices *devices;
-	enum gn_nccl_result (*get_properties)(int device, struct gn_nccl_properties_v8 *out);
-	gn_nccl_listen_v8 *listen;
-	gn_nccl_connect_v8 *connect;
-	gn_nccl_accept *accept;
-	gn_nccl_reg_mr *reg_mr;
-	gn_nccl_reg_mr_dmabuf *reg_mr_dmabuf; /* NULL unless a device reports GN_NCCL_PTR_DMABUF */
-	gn_nccl_dereg_mr *dereg_mr;
-	gn_nccl_isend_v8 *isend;
-	gn_nccl_irecv_v8 *irecv;
-	gn_nccl_iflush *iflush;
-	gn_nccl_test *test;
-	gn_nccl_close *close_send, *close_recv, *close_listen;
-	gn_nccl_get_device_mr *get_device_mr;	/* NULL: no device networking */
-	gn_nccl_irecv_consumed *irecv_consumed; /* likewise */
+	GN_NCCL_NET(8, 8, 8, 8, 8)
 };
-
 struct gn_nccl_net_v9 {
-	const char *name;
-	gn_nccl_init_v8 *init;
-	gn_nccl_devices *devices;
-	enum gn_nccl_result (*get_properties)(int device, struct gn_nccl_properties_v9 *out);
-	gn_nccl_listen_v8 *listen;
-	gn_nccl_connect_v8 *connect;
-	gn_nccl_accept *accept;
-	gn_nccl_reg_mr *reg_mr;
-	gn_nccl_reg_mr_dmabuf *reg_mr_dmabuf;
-	gn_nccl_dereg_mr *dereg_mr;
-	gn_nccl_isend_v9 *isend;
-	gn_nccl_irecv_v9 *irecv;
-	gn_nccl_iflush *iflush;
-	gn_nccl_test *test;
-	gn_nccl_close *close_send, *close_recv, *close_listen;
-	gn_nccl_get_device_mr *get_device_mr;
-	gn_nccl_irecv_consumed *irecv_consumed;
-	enum gn_nccl_result (*make_vdevice)(int *device, struct gn_nccl_vdevice_v9 *made_of); /* NULL: devices cannot be merged */
+	GN_NCCL_NET(8, 9, 8, 8, 9)
+	GN_NCCL_MAKE_VDEVICE(9)
 };
-
 struct gn_nccl_net_v10 {
-	const char *name;
-	gn_nccl_init_v10 *init;
-	gn_nccl_devices *devices;
-	enum gn_nccl_result (*get_properties)(int device, struct gn_nccl_properties_v9 *out);
-	gn_nccl_listen_v8 *listen;
-	gn_nccl_connect_v10 *connect;
-	gn_nccl_accept *accept;
-	gn_nccl_reg_mr *reg_mr;
-	gn_nccl_reg_mr_dmabuf *reg_mr_dmabuf;
-	gn_nccl_dereg_mr *dereg_mr;
-	gn_nccl_isend_v10 *isend;
-	gn_nccl_irecv_v10 *irecv;
-	gn_nccl_iflush *iflush;
-	gn_nccl_test *test;
-	gn_nccl_close *close_send, *close_recv, *close_listen;
-	gn_nccl_get_device_mr *get_device_mr;
-	gn_nccl_irecv_consumed *irecv_consumed;
-	enum gn_nccl_result (*make_vdevice)(int *device, struct gn_nccl_vdevice_v9 *made_of);
+	GN_NCCL_NET(10, 9, 8, 10, 10)
+	GN_NCCL_MAKE_VDEVICE(9)
 };
-
-/* init() is called once per communicator and creates its context. */
+/* init() is called once per communicator and creates its context. set_attributes are hints on how it will be used, and may be NULL. */
 struct gn_nccl_net_v11 {
-	const char *name;
-	gn_nccl_init_v11 *init;
-	gn_nccl_devices *devices;
-	enum gn_nccl_result (*get_properties)(int device, struct gn_nccl_properties_v11 *out);
-	gn_nccl_listen_v11 *listen;
-	gn_nccl_connect_v11 *connect;
-	gn_nccl_accept *accept;
-	gn_nccl_reg_mr *reg_mr;
-	gn_nccl_reg_mr_dmabuf *reg_mr_dmabuf;
-	gn_nccl_dereg_mr *dereg_mr;
-	gn_nccl_isend_v10 *isend;
-	gn_nccl_irecv_v10 *irecv;
-	gn_nccl_iflush *iflush;
-	gn_nccl_test *test;
-	gn_nccl_close *close_send, *close_recv, *close_listen;
-	gn_nccl_get_device_mr *get_device_mr;
-	gn_nccl_irecv_consumed *irecv_consumed;
-	enum gn_nccl_result (*make_vdevice)(int *device, struct gn_nccl_vdevice_v9 *made_of);
+	GN_NCCL_NET(11, 11, 11, 11, 10)
+	GN_NCCL_MAKE_VDEVICE(9)
 	gn_nccl_finalize_v11 *finalize;
-	gn_nccl_set_attributes_v11 *set_attributes; /* hints on how a communicator will be used; may be NULL */
+	gn_nccl_set_attributes_v11 *set_attributes;
 };
-
 struct gn_nccl_net_v12 {
-	const char *name;
-	gn_nccl_init_v11 *init;
-	gn_nccl_devices *devices;
-	enum gn_nccl_result (*get_properties)(int device, struct gn_nccl_properties_v12 *out);
-	gn_nccl_listen_v11 *listen;
-	gn_nccl_connect_v11 *connect;
-	gn_nccl_accept *accept;
-	gn_nccl_reg_mr *reg_mr;
-	gn_nccl_reg_mr_dmabuf *reg_mr_dmabuf;
-	gn_nccl_dereg_mr *dereg_mr;
-	gn_nccl_isend_v10 *isend;
-	gn_nccl_irecv_v10 *irecv;
-	gn_nccl_iflush *iflush;
-	gn_nccl_test *test;
-	gn_nccl_close *close_send, *close_recv, *close_listen;
-	gn_nccl_get_device_mr *get_device_mr;
-	gn_nccl_irecv_consumed *irecv_consumed;
-	enum gn_nccl_result (*make_vdevice)(int *device, struct gn_nccl_vdevice_v12 *made_of);
+	GN_NCCL_NET(11, 12, 11, 11, 10)
+	GN_NCCL_MAKE_VDEVICE(12)
 	gn_nccl_finalize_v11 *finalize;
 	gn_nccl_set_attributes_v11 *set_attributes;
 };

@@ -8,72 +8,33 @@
 
 /* --- properties in four layouts --- */
 
-#define SET(out, d)                                                                                                   \
-	do {                                                                                                           \
-		(out)->name = (char *)(uintptr_t)(d)->name;                                                            \
-		(out)->pci_path = (d)->pci_path;                                                                       \
-		(out)->guid = (d)->guid;                                                                               \
-		(out)->pointers = gn_api_pointers();                                                                  \
-		(out)->speed = (d)->mbit_per_s;                                                                        \
-		(out)->port = (d)->port;                                                                               \
-		(out)->max_comms = GN_API_COMMS_MAX;                                                                  \
-		(out)->max_receives = GN_API_RECEIVES_MAX;                                                            \
-		(out)->device_type = GN_NCCL_DEVICE_HOST;                                                              \
-	} while (0)
+/* What all layouts have, and then what those since version 9 have, or the later ones, given as statements. */
+#define PROPERTIES(VERSION, MORE)                                                                                                  \
+	static enum gn_nccl_result properties_v##VERSION(int device, struct gn_nccl_properties_v##VERSION *out)                    \
+	{                                                                                                                          \
+		const struct gn_device *d = gn_api_device(device);                                                                 \
+                                                                                                                                   \
+		if (!d || !out)                                                                                                    \
+			return GN_NCCL_INVALID_ARGUMENT;                                                                           \
+		*out = (struct gn_nccl_properties_v##VERSION){.name = (char *)(uintptr_t)d->name, .pci_path = d->pci_path,         \
+							       .guid = d->guid, .pointers = gn_api_pointers(),                     \
+							       .speed = d->mbit_per_s, .port = d->port,                            \
+							       .max_comms = GN_API_COMMS_MAX,                                      \
+							       .max_receives = GN_API_RECEIVES_MAX,                                \
+							       .device_type = GN_NCCL_DEVICE_HOST};                                \
+		MORE;                                                                                                              \
+		return GN_NCCL_SUCCESS;                                                                                            \
+	}
 
-#define SET_SINCE_V9(out, device)                                                                                     \
-	do {                                                                                                           \
-		(out)->made_of.count = 1;                                                                              \
-		(out)->made_of.devices[0] = (device);                                                                  \
-		(out)->max_p2p_bytes = (out)->max_coll_bytes = GN_API_BYTES_MAX;                                      \
-	} while (0)
+#define SINCE_V9                                                                                                                   \
+	out->made_of.count = 1;                                                                                                    \
+	out->made_of.devices[0] = device;                                                                                          \
+	out->max_p2p_bytes = out->max_coll_bytes = GN_API_BYTES_MAX
 
-static enum gn_nccl_result properties_v8(int device, struct gn_nccl_properties_v8 *out)
-{
-	const struct gn_device *d = gn_api_device(device);
-
-	if (!d || !out)
-		return GN_NCCL_INVALID_ARGUMENT;
-	*out = (struct gn_nccl_properties_v8){0};
-	SET(out, d);
-	return GN_NCCL_SUCCESS;
-}
-
-static enum gn_nccl_result properties_v9(int device, struct gn_nccl_properties_v9 *out)
-{
-	const struct gn_device *d = gn_api_device(device);
-
-	if (!d || !out)
-		return GN_NCCL_INVALID_ARGUMENT;
-	*out = (struct gn_nccl_properties_v9){0};
-	SET(out, d);
-	SET_SINCE_V9(out, device);
-	return GN_NCCL_SUCCESS;
-}
-
-static enum gn_nccl_result properties_v11(int device, struct gn_nccl_properties_v11 *out)
-{
-	const struct gn_device *d = gn_api_device(device);
-
-	if (!d || !out)
-		return GN_NCCL_INVALID_ARGUMENT;
-	*out = (struct gn_nccl_properties_v11){.max_multi_request = 1};
-	SET(out, d);
-	SET_SINCE_V9(out, device);
-	return GN_NCCL_SUCCESS;
-}
-
-static enum gn_nccl_result properties_v12(int device, struct gn_nccl_properties_v12 *out)
-{
-	const struct gn_device *d = gn_api_device(device);
-
-	if (!d || !out)
-		return GN_NCCL_INVALID_ARGUMENT;
-	*out = (struct gn_nccl_properties_v12){.max_multi_request = 1, .rail = -1, .plane = -1};
-	SET(out, d);
-	SET_SINCE_V9(out, device);
-	return GN_NCCL_SUCCESS;
-}
+PROPERTIES(8, (void)0)
+PROPERTIES(9, SINCE_V9)
+PROPERTIES(11, SINCE_V9; out->max_multi_request = 1)
+PROPERTIES(12, SINCE_V9; out->max_multi_request = 1; out->rail = out->plane = -1)
 
 /* --- before version 11: one context for all communicators --- */
 
@@ -143,51 +104,18 @@ static enum gn_nccl_result irecv_v8(void *recv_comm, int n, void **data, int *si
 	.close_recv = gn_api_close, .close_listen = gn_api_close_listen
 
 #define SINCE_V11                                                                                                      \
-	COMMON, .init = gn_api_init, .listen = gn_api_listen, .connect = gn_api_connect, .isend = gn_api_isend,    \
+	.init = gn_api_init, .listen = gn_api_listen, .connect = gn_api_connect, .isend = gn_api_isend,            \
 	.irecv = gn_api_irecv, .finalize = gn_api_finalize, .set_attributes = gn_api_set_attributes
 
-extern const struct gn_nccl_net_v8 ncclNetPlugin_v8;
-extern const struct gn_nccl_net_v9 ncclNetPlugin_v9;
-extern const struct gn_nccl_net_v10 ncclNetPlugin_v10;
-extern const struct gn_nccl_net_v11 ncclNetPlugin_v11;
-extern const struct gn_nccl_net_v12 ncclNetPlugin_v12;
+#define TABLE(VERSION, ...)                                                                                            \
+	extern const struct gn_nccl_net_v##VERSION ncclNetPlugin_v##VERSION;                                           \
+	EXPORT const struct gn_nccl_net_v##VERSION ncclNetPlugin_v##VERSION = {COMMON, __VA_ARGS__};
 
-EXPORT const struct gn_nccl_net_v8 ncclNetPlugin_v8 = {
-	COMMON,
-	.init = gn_api_init_shared,
-	.get_properties = properties_v8,
-	.listen = listen_v8,
-	.connect = connect_v8,
-	.isend = isend_v8,
-	.irecv = irecv_v8,
-};
-
-EXPORT const struct gn_nccl_net_v9 ncclNetPlugin_v9 = {
-	COMMON,
-	.init = gn_api_init_shared,
-	.get_properties = properties_v9,
-	.listen = listen_v8,
-	.connect = connect_v8,
-	.isend = isend_v9,
-	.irecv = irecv_v9,
-};
-
-EXPORT const struct gn_nccl_net_v10 ncclNetPlugin_v10 = {
-	COMMON,
-	.init = init_v10,
-	.get_properties = properties_v9,
-	.listen = listen_v8,
-	.connect = connect_v10,
-	.isend = gn_api_isend,
-	.irecv = gn_api_irecv,
-};
-
-EXPORT const struct gn_nccl_net_v11 ncclNetPlugin_v11 = {
-	SINCE_V11,
-	.get_properties = properties_v11,
-};
-
-EXPORT const struct gn_nccl_net_v12 ncclNetPlugin_v12 = {
-	SINCE_V11,
-	.get_properties = properties_v12,
-};
+TABLE(8, .init = gn_api_init_shared, .get_properties = properties_v8, .listen = listen_v8, .connect = connect_v8, .isend = isend_v8,
+      .irecv = irecv_v8)
+TABLE(9, .init = gn_api_init_shared, .get_properties = properties_v9, .listen = listen_v8, .connect = connect_v8, .isend = isend_v9,
+      .irecv = irecv_v9)
+TABLE(10, .init = init_v10, .get_properties = properties_v9, .listen = listen_v8, .connect = connect_v10, .isend = gn_api_isend,
+      .irecv = gn_api_irecv)
+TABLE(11, SINCE_V11, .get_properties = properties_v11)
+TABLE(12, SINCE_V11, .get_properties = properties_v12)
