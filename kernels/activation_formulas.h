@@ -1,5 +1,5 @@
 /* The activations and their slopes, in the precision of whoever includes this: REAL, EXP, ERFC, and INLINE for what a function is. x: the
- * input. NaN stays NaN. */
+ * input. NaN stays NaN; slopes at NaN are those of PyTorch. */
 INLINE REAL clamp(REAL x, REAL low, REAL high)
 {
 	return x < low ? low : x > high ? high : x;
@@ -41,7 +41,7 @@ INLINE REAL slope(enum gn_activation kind, REAL x)
 
 	switch (kind) {
 	case GN_ACTIVATION_RELU6:
-		return x > 0 && x < 6 ? 1 : 0;
+		return x <= 0 || x >= 6 ? 0 : 1;
 	case GN_ACTIVATION_SILU:
 		s = sigmoid(x);
 		return s * (1 + x * (1 - s));

@@ -10,7 +10,6 @@ libgannet_kernels_a_SOURCES = \
 	kernels/optim.c kernels/optim.h \
 	kernels/weight.c kernels/weight.h \
 	kernels/ref/ref.h \
-	kernels/ref/activation.c \
 	kernels/ref/attention.c \
 	kernels/ref/batch_norm.c \
 	kernels/ref/compress.c kernels/ref/compress.h \
@@ -22,7 +21,6 @@ libgannet_kernels_a_SOURCES = \
 	kernels/ref/optim.c \
 	kernels/ref/pointwise.c \
 	kernels/ref/pool.c \
-	kernels/ref/sgd.c \
 	kernels/host/host.h \
 	kernels/host/activation.c \
 	kernels/host/adaptive.c \
@@ -37,12 +35,12 @@ libgannet_kernels_a_SOURCES = \
 	kernels/host/bf16_plain.c \
 	kernels/host/compute.c \
 	kernels/host/dropout.c \
-	kernels/host/layer.h kernels/host/layer_loops.h \
+	kernels/host/layer.h kernels/host/layer_loops.h kernels/host/pool_loops.h \
 	kernels/host/layer_avx2.c \
 	kernels/host/layer_avx512.c \
 	kernels/host/layer_plain.c \
 	kernels/host/layer_norm.c \
-	kernels/host/loss.c \
+	kernels/host/loss.c kernels/host/max_pool.c \
 	kernels/host/op.c \
 	kernels/host/optim.c \
 	kernels/host/pointwise.c \
@@ -56,7 +54,7 @@ libgannet_kernels_a_SOURCES = \
 	kernels/host/onednn_compat.c kernels/host/onednn_compat.h kernels/host/onednn.c \
 	kernels/host/onednn_conv.c \
 	kernels/host/onednn_linear.c \
-	kernels/host/onednn_pool.c
+	kernels/host/onednn_reorder.c
 KERNELS_LIBS = libgannet_kernels.a $(DNNL_LIBS) $(OPENMP_CFLAGS)
 
 # Our own kernels for GPUs. nvcc names headers it read in a file of make rules, as gcc does for automake.

@@ -130,7 +130,7 @@ template <int V> static __device__ inline void masks(const struct gn_cuda_dropou
 	}
 }
 
-/* Dropped elements become zero even if they are not finite. The step is read from memory, so that a captured graph draws new
+/* Dropped elements become NaN if they are not finite, as in PyTorch. The step is read from memory, so that a captured graph draws new
  * masks. */
 template <class T> static __global__ void dropout_kernel(const T *x, T *y, size_t count, int is_wide, struct gn_cuda_dropout d)
 {
@@ -148,7 +148,7 @@ template <class T> static __global__ void dropout_kernel(const T *x, T *y, size_
 		for (int k = 0; k < V; k++) {
 			if (!whole)
 				v[k] = at + k < count ? widen(x[at + k]) : 0;
-			v[k] = mask[k] > 0 ? v[k] * mask[k] : 0;
+			v[k] *= mask[k];
 			if (!whole && at + k < count)
 				narrow(v[k], &y[at + k]);
 		}

@@ -118,11 +118,11 @@ static __global__ void relu_grad_kernel(const T *y, const T *dout, const T *more
 			load_floats<T, V>(more + i * V, e);
 #pragma unroll
 		for (int k = 0; k < V; k++)
-			d[k] = out[k] > 0 ? d[k] + e[k] : 0;
+			d[k] = out[k] <= 0 ? 0 : d[k] + e[k];
 		store<T, V>(din + i * V, d);
 	}
 	for (size_t i = whole * V + GRID_INDEX; i < count; i += GRID_STRIDE)
-		narrow(widen(y[i]) > 0 ? widen(dout[i]) + (more ? widen(more[i]) : 0) : 0.f, &din[i]);
+		narrow(widen(y[i]) <= 0 ? 0.f : widen(dout[i]) + (more ? widen(more[i]) : 0), &din[i]);
 }
 
 template <class T, int V> static enum gn_status relu_grad(struct gn_cuda_stream *s, const void *y, const void *dout,

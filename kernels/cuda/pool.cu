@@ -65,7 +65,7 @@ template <class T, int V> static __global__ void __launch_bounds__(GN_CUDA_THREA
 				for (int k = 0; k < V; k++) {
 					float one = value(v[j], k);
 
-					if (any && !(one > best[k] || (one != one && best[k] == best[k])))
+					if (any && !(one > best[k] || one != one))
 						continue;
 					best[k] = one;
 					where.v[k] = (uint8_t)((ky + j / SIDE) * w.kernel + kx + j % SIDE);

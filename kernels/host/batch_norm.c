@@ -9,7 +9,6 @@
  */
 #include "kernels/host/bf16.h"
 #include "kernels/host/host.h"
-#include "src/base/alloc.h"
 
 #include <math.h>
 #include <string.h>

@@ -216,7 +216,7 @@ static void masked_sums_some(const struct gn_norm_piece *p, const struct gn_norm
 		sum[k] = dot[k] = 0;
 		for (size_t i = 0; i < p->pixels; i++) {
 			size_t at = i * p->stride + k;
-			float d = y[at] > 0 ? (more ? dy[at] + more[at] : dy[at]) : 0;
+			float d = y[at] <= 0 ? 0 : more ? dy[at] + more[at] : dy[at];
 
 			masked[at] = d;
 			sum[k] += d;
@@ -232,7 +232,7 @@ INLINE void passed(int relu, const gn_d4 *v, const gn_d4 *scale, const gn_d4 *sh
 
 	widen(dy, d);
 	if (relu)
-		*d *= (gn_d4)((gn_l4)one & (gn_l4)(*v * *scale + *shift > zero)); /* GCC 12 crashes on a mask of d itself */
+		*d *= (gn_d4)((gn_l4)one & ~(gn_l4)(*v * *scale + *shift <= zero)); /* GCC 12 crashes on a mask of d itself */
 }
 
 /* Sums of dy and of dy * (x - mean), with dy masked by the relu. */
@@ -292,7 +292,7 @@ static void gradient_sums_some(const struct gn_norm_piece *p, const struct gn_no
 		for (size_t i = 0; i < p->pixels; i++) {
 			double v = x[i * p->stride + k], d = dy[i * p->stride + k];
 
-			if (l->relu && !(v * l->scale[k] + l->shift[k] > 0))
+			if (l->relu && v * l->scale[k] + l->shift[k] <= 0)
 				d = 0;
 			sum[k] += d;
 			dot[k] += d * (v - l->mean[k]);
@@ -353,7 +353,7 @@ static void gradient_some(const struct gn_norm_piece *p, const struct gn_norm_li
 		for (size_t i = 0; i < p->pixels; i++) {
 			double v = x[i * p->stride + k], d = dy[i * p->stride + k];
 
-			if (l->relu && !(v * l->scale[k] + l->shift[k] > 0))
+			if (l->relu && v * l->scale[k] + l->shift[k] <= 0)
 				d = 0;
 			dx[i * p->stride + k] = (float)(l->scale[k] * d - l->from_sum[k] -
 							l->from_dot[k] * (v - l->mean[k]));

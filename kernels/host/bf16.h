@@ -15,7 +15,7 @@ struct gn_bf16_loops {
 	struct gn_norm_loops norm;
 	/* y = max(0, x) */
 	void (*relu)(size_t count, const uint16_t *x, uint16_t *y);
-	/* dx = dy where y > 0, else 0; twin receives the same (may be NULL) */
+	/* dx = 0 where y <= 0, else dy; twin receives the same (may be NULL) */
 	void (*relu_gradient)(size_t count, const uint16_t *y, const uint16_t *dy, uint16_t *dx, uint16_t *twin);
 	/* y = a + b, with relu max(0, a + b); y may alias a or b */
 	void (*add)(size_t count, const uint16_t *a, const uint16_t *b, int relu, uint16_t *y);

@@ -37,12 +37,12 @@ INLINE void narrow(const gn_f16x *x, uint16_t *at)
 }
 #endif
 
-/* 1 where y is above 0, as a factor: GCC 12 crashes on a mask of the other factor. */
+/* 0 where y is at most 0, else 1, as a factor: GCC 12 crashes on a mask of the other factor. */
 INLINE void passed(const gn_f16x *y, gn_f16x *out)
 {
 	const gn_f16x zero = {0}, one = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
 
-	*out = (gn_f16x)((gn_i16x)one & (gn_i16x)(*y > zero));
+	*out = (gn_f16x)((gn_i16x)one & ~(gn_i16x)(*y <= zero));
 }
 
 /* max(0, v); NaN is kept. */
@@ -212,7 +212,7 @@ static void gradient_sums_any(const struct gn_norm_piece *p, const struct gn_nor
 		for (size_t i = 0; i < p->pixels; i++) {
 			float v = gn_f32_of_bf16(x[i * p->stride + k]), d = gn_f32_of_bf16(dy[i * p->stride + k]);
 
-			if (l->relu && !(v * (float)l->scale[k] + (float)l->shift[k] > 0))
+			if (l->relu && v * (float)l->scale[k] + (float)l->shift[k] <= 0)
 				d = 0;
 			sum[k] += d;
 			dot[k] += d * (v - l->mean[k]);
@@ -265,7 +265,7 @@ static void masked_sums_any(const struct gn_norm_piece *p, const struct gn_norm_
 			size_t at = i * p->stride + k;
 			float d = gn_f32_of_bf16(dy[at]) + (more ? gn_f32_of_bf16(more[at]) : 0);
 
-			if (!(gn_f32_of_bf16(y[at]) > 0))
+			if (gn_f32_of_bf16(y[at]) <= 0)
 				d = 0;
 			masked[at] = gn_bf16_of_f32(d);
 			sum[k] += d;
@@ -312,7 +312,7 @@ static void gradient_any(const struct gn_norm_piece *p, const struct gn_norm_lin
 			size_t at = i * p->stride + k;
 			float v = gn_f32_of_bf16(x[at]), d = gn_f32_of_bf16(dy[at]);
 
-			if (l->relu && !(v * (float)l->scale[k] + (float)l->shift[k] > 0))
+			if (l->relu && v * (float)l->scale[k] + (float)l->shift[k] <= 0)
 				d = 0;
 			dx[at] = gn_bf16_of_f32((float)(l->scale[k] * d - l->from_sum[k] -
 							l->from_dot[k] * (v - l->mean[k])));
@@ -342,7 +342,7 @@ static void relu_gradient(size_t count, const uint16_t *y, const uint16_t *dy, u
 {
 #pragma omp simd
 	for (size_t i = 0; i < count; i++) {
-		uint16_t d = y[i] > 0 && y[i] <= 0x7f80u ? dy[i] : 0;
+		uint16_t d = (y[i] > 0 && y[i] < 0x8000u) || y[i] > 0xff80u ? dy[i] : 0;
 
 		dx[i] = d;
 		if (twin)

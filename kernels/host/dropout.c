@@ -1,4 +1,4 @@
-/* The masks of the reference implementation, four numbers per Philox block. Backward draws the mask again instead of storing it. */
+/* The masks of the reference implementation, four numbers per Philox block. As in PyTorch, what is not finite becomes NaN where it is dropped. Backward draws the mask again instead of storing it. */
 #include "kernels/host/host.h"
 #include "src/base/philox.h"
 
@@ -24,7 +24,7 @@ static void apply_range(const struct dropout *d, size_t begin, size_t end, const
 
 		gn_philox(counter, key, draw);
 		for (; i < 4 * block + 4 && i < end; i++)
-			y[i - begin] = draw[i % 4] / 4294967296.0 < desc->rate ? 0 : x[i - begin] * scale;
+			y[i - begin] = draw[i % 4] / 4294967296.0 < desc->rate ? 0 * x[i - begin] : x[i - begin] * scale;
 	}
 }
 

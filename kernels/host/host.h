@@ -5,6 +5,7 @@
 #include "kernels/backend.h"
 
 enum gn_status gn_host_pointwise_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);
+enum gn_status gn_host_max_pool_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);
 enum gn_status gn_host_batch_norm_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);
 enum gn_status gn_host_dropout_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);
 enum gn_status gn_host_activation_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);

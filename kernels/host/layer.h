@@ -1,5 +1,5 @@
-/* Inner loops of activations, of scaling by channel, of layer norm and of softmax, compiled per instruction set and selected when an operator is
- * created. Tensors hold floats, or with is_bf16 bfloat16, which is widened, computed as float and rounded once. Private to
+/* Inner loops of activations, of scaling by channel, of layer norm, of max pooling and of softmax, compiled per instruction set and
+ * selected when an operator is created. Tensors hold floats, or with is_bf16 bfloat16, which is widened, computed as float and rounded once. Private to
  * kernels/host.
  */
 #ifndef GN_KERNELS_HOST_LAYER_H
@@ -36,6 +36,13 @@ struct gn_layer_rows {
 	const float *weight, *bias;
 };
 
+/* Max pooling of up to 16 adjacent channels. Pixels are `stride` elements apart in both tensors. */
+struct gn_layer_pool {
+	int h, w, out_h, out_w, kernel, step, pad;
+	int lanes, is_bf16;
+	size_t stride;
+};
+
 enum {
 	GN_LAYER_TILE = 8,	      /* pixels of layer norm that are in buffers at once */
 	GN_LAYER_CHANNELS_MAX = 4096  /* of layer norm */
@@ -54,6 +61,9 @@ struct gn_layer_loops {
 	/* buffer: twice that. Adds to dweight and dbias. dx may be dy. */
 	void (*norm_gradient)(const struct gn_layer_rows *r, const void *x, const void *dy, void *dx, float *dweight, float *dbias,
 			      float *buffer);
+	/* where: of each output the number of its pixel in the window, for the gradient. NaN is the maximum, as in PyTorch. */
+	void (*max_pool)(const struct gn_layer_pool *p, const void *x, void *y, uint8_t *where);
+	void (*max_pool_gradient)(const struct gn_layer_pool *p, const uint8_t *where, const void *dy, void *dx);
 	/* x becomes softmax(factor * x) */
 	void (*softmax)(size_t count, float factor, float *x);
 	/* d becomes the gradient of x: factor * y (d - sum(y d)) */

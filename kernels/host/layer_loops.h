@@ -25,11 +25,12 @@ INLINE void narrow(size_t count, const float *from, uint16_t *to)
 
 /* --- activations --- */
 
-/* 2^n e^r with r in +-ln 2 / 2, by its series up to r^7; within two units of the last place. */
+/* 2^n e^r with r in +-ln 2 / 2, by its series up to r^7; within two units of the last place. Infinite from 88.4 on, 0
+ * below -87. */
 INLINE float exp_of(float x)
 {
 	const float shifter = 12582912; /* 1.5 * 2^23: adding it rounds to a whole number */
-	float low = x < -87 ? -87 : x, z = low > 88 ? 88 : low;
+	float low = x < -87 ? -87 : x, z = low > 89 ? 89 : low;
 	float n = (z * 1.44269504f + shifter) - shifter, r = (z - n * 0.693359375f) + n * 2.12194440e-4f, p = 1.9875691500e-4f;
 
 	p = p * r + 1.3981999507e-3f;
@@ -37,7 +38,8 @@ INLINE float exp_of(float x)
 	p = p * r + 4.1665795894e-2f;
 	p = p * r + 1.6666665459e-1f;
 	p = p * r + 5.0000001201e-1f;
-	return (p * r * r + r + 1) * gn_f32_of_bits((uint32_t)((int32_t)n + 127) << 23);
+	p = (p * r * r + r + 1) * gn_f32_of_bits((uint32_t)((int32_t)n + 127) << 23);
+	return x < -87 ? 0 : p;
 }
 
 INLINE float sigmoid(float x)
@@ -92,7 +94,7 @@ INLINE float slope(enum gn_activation kind, float at)
 
 	switch (kind) {
 	case GN_ACTIVATION_RELU6:
-		return (at > 0 ? 1.0f : 0) * (at < 6 ? 1.0f : 0);
+		return (at <= 0 ? 0 : 1.0f) * (at >= 6 ? 0 : 1.0f);
 	case GN_ACTIVATION_SILU:
 		s = sigmoid(at);
 		return s * (1 + at * (1 - s));
@@ -429,6 +431,8 @@ static void norm_gradient(const struct gn_layer_rows *r, const void *x, const vo
 	}
 }
 
+#include "kernels/host/pool_loops.h"
+
 /* --- softmax --- */
 
 static void softmax(size_t count, float factor, float *x)
@@ -461,4 +465,5 @@ static void softmax_gradient(size_t count, float factor, const float *y, float *
 		d[i] = factor * y[i] * (d[i] - dot);
 }
 
-const struct gn_layer_loops GN_LAYER_LOOPS = {forward, backward, scale, scale_gradient, norm, norm_gradient, softmax, softmax_gradient};
+const struct gn_layer_loops GN_LAYER_LOOPS = {forward, backward, scale, scale_gradient, norm, norm_gradient, max_pool, max_pool_gradient,
+	softmax, softmax_gradient};

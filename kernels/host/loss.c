@@ -27,7 +27,7 @@ static double one_image(int classes, const float *logits, const struct target *t
 		dlogits[k] = (float)((exp((double)logits[k] - top - log_sum) - rest) * scale);
 	dlogits[t->label] -= (float)(own * scale);
 	dlogits[t->pair_label] -= (float)(mixed * scale);
-	return log_sum - own * ((double)logits[t->label] - top) - mixed * ((double)logits[t->pair_label] - top) - rest * shifted;
+	return log_sum - own * ((double)logits[t->label] - top) - mixed * ((double)logits[t->pair_label] - top) - (rest > 0 ? rest * shifted : 0);
 }
 
 /* The same with a weight of each class: the target's parts are multiplied by it, and no longer add up to 1. */

@@ -5,7 +5,6 @@
 #include "kernels/backend.h"
 
 enum gn_status gn_dnnl_conv_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);
-enum gn_status gn_dnnl_max_pool_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);
 /* The input has plain layout. */
 enum gn_status gn_dnnl_linear_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);
 enum gn_status gn_dnnl_reorder_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);

@@ -3,6 +3,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+static const float gn_dnnl_relu_slope = 0x1p-100f;
+
 #if DNNL_VERSION_MAJOR < 3
 
 dnnl_status_t gn_dnnl_md_create(gn_dnnl_md *out, int dims, const dnnl_dims_t shape, dnnl_data_type_t type,
@@ -31,7 +33,7 @@ dnnl_status_t gn_dnnl_post_sum(dnnl_post_ops_t ops)
 
 dnnl_status_t gn_dnnl_post_relu(dnnl_post_ops_t ops)
 {
-	return dnnl_post_ops_append_eltwise(ops, 1, dnnl_eltwise_relu, 0, 0);
+	return dnnl_post_ops_append_eltwise(ops, 1, dnnl_eltwise_relu, gn_dnnl_relu_slope, 0);
 }
 
 static dnnl_status_t pd_create(dnnl_primitive_desc_t *out, const_dnnl_op_desc_t d, const struct gn_dnnl_context *c)
@@ -98,26 +100,6 @@ dnnl_status_t gn_dnnl_linear_backward_weight_pd(dnnl_primitive_desc_t *out, cons
 	return s == dnnl_success ? pd_create(out, &d, c) : s;
 }
 
-dnnl_status_t gn_dnnl_max_pool_forward_pd(dnnl_primitive_desc_t *out, const struct gn_dnnl_context *c, dnnl_prop_kind_t kind,
-					  gn_dnnl_md in, gn_dnnl_md dst, const struct gn_dnnl_window *w)
-{
-	dnnl_pooling_desc_t d;
-	dnnl_status_t s = dnnl_pooling_forward_desc_init(&d, kind, dnnl_pooling_max, in, dst,
-							 w->stride, w->kernel, w->pad_begin, w->pad_end);
-
-	return s == dnnl_success ? pd_create(out, &d, c) : s;
-}
-
-dnnl_status_t gn_dnnl_max_pool_backward_pd(dnnl_primitive_desc_t *out, const struct gn_dnnl_context *c, gn_dnnl_md din,
-					   gn_dnnl_md dout, const struct gn_dnnl_window *w)
-{
-	dnnl_pooling_desc_t d;
-	dnnl_status_t s = dnnl_pooling_backward_desc_init(&d, dnnl_pooling_max, din, dout,
-							  w->stride, w->kernel, w->pad_begin, w->pad_end);
-
-	return s == dnnl_success ? pd_create(out, &d, c) : s;
-}
-
 #else
 
 static const dnnl_dims_t no_dilation = {0};
@@ -146,7 +128,7 @@ dnnl_status_t gn_dnnl_post_sum(dnnl_post_ops_t ops)
 
 dnnl_status_t gn_dnnl_post_relu(dnnl_post_ops_t ops)
 {
-	return dnnl_post_ops_append_eltwise(ops, dnnl_eltwise_relu, 0, 0);
+	return dnnl_post_ops_append_eltwise(ops, dnnl_eltwise_relu, gn_dnnl_relu_slope, 0);
 }
 
 dnnl_status_t gn_dnnl_conv_forward_pd(dnnl_primitive_desc_t *out, const struct gn_dnnl_context *c, dnnl_prop_kind_t kind,
@@ -193,22 +175,6 @@ dnnl_status_t gn_dnnl_linear_backward_weight_pd(dnnl_primitive_desc_t *out, cons
 {
 	return dnnl_inner_product_backward_weights_primitive_desc_create(out, c->engine, in, dweight, dbias, dout,
 		c->forward, c->attr);
-}
-
-dnnl_status_t gn_dnnl_max_pool_forward_pd(dnnl_primitive_desc_t *out, const struct gn_dnnl_context *c, dnnl_prop_kind_t kind,
-					  gn_dnnl_md in, gn_dnnl_md dst, const struct gn_dnnl_window *w)
-{
-	return dnnl_pooling_forward_primitive_desc_create(
-		out, c->engine, kind, dnnl_pooling_max, in, dst, w->stride, w->kernel, no_dilation, w->pad_begin, w->pad_end,
-			c->attr);
-}
-
-dnnl_status_t gn_dnnl_max_pool_backward_pd(dnnl_primitive_desc_t *out, const struct gn_dnnl_context *c, gn_dnnl_md din,
-					   gn_dnnl_md dout, const struct gn_dnnl_window *w)
-{
-	return dnnl_pooling_backward_primitive_desc_create(
-		out, c->engine, dnnl_pooling_max, din, dout, w->stride, w->kernel, no_dilation, w->pad_begin, w->pad_end,
-			c->forward, c->attr);
 }
 
 #endif

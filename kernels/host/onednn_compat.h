@@ -24,12 +24,12 @@ dnnl_status_t gn_dnnl_md_create(gn_dnnl_md *out, int dims, const dnnl_dims_t sha
 				dnnl_format_tag_t tag);
 void gn_dnnl_md_destroy(gn_dnnl_md md);
 
-/* Post-operations: addition of the destination; relu. */
+/* Post-operations: addition of the destination; relu. oneDNN's relu drops NaN, its leaky relu does not: below zero the slope is 2^-100,
+ * so that -1 becomes -8e-31 instead of 0, and minus infinity stays (PyTorch's becomes 0). */
 dnnl_status_t gn_dnnl_post_sum(dnnl_post_ops_t ops);
 dnnl_status_t gn_dnnl_post_relu(dnnl_post_ops_t ops);
 
 struct gn_dnnl_window {
-	dnnl_dims_t kernel; /* for pooling */
 	dnnl_dims_t stride, pad_begin, pad_end;
 };
 
@@ -54,9 +54,5 @@ dnnl_status_t gn_dnnl_linear_backward_data_pd(dnnl_primitive_desc_t *out, const 
 					      gn_dnnl_md weight, gn_dnnl_md dout);
 dnnl_status_t gn_dnnl_linear_backward_weight_pd(dnnl_primitive_desc_t *out, const struct gn_dnnl_context *c, gn_dnnl_md in,
 						gn_dnnl_md dweight, gn_dnnl_md dbias, gn_dnnl_md dout);
-dnnl_status_t gn_dnnl_max_pool_forward_pd(dnnl_primitive_desc_t *out, const struct gn_dnnl_context *c, dnnl_prop_kind_t kind,
-					  gn_dnnl_md in, gn_dnnl_md dst, const struct gn_dnnl_window *w);
-dnnl_status_t gn_dnnl_max_pool_backward_pd(dnnl_primitive_desc_t *out, const struct gn_dnnl_context *c, gn_dnnl_md din,
-					   gn_dnnl_md dout, const struct gn_dnnl_window *w);
 
 #endif

@@ -11,7 +11,7 @@ enum gn_status gn_host_op_create(const struct gn_op *base, struct gn_op **out, s
 	case GN_OP_BATCH_NORM:
 		return gn_host_batch_norm_create(base, out, err);
 	case GN_OP_MAX_POOL:
-		return gn_dnnl_max_pool_create(base, out, err);
+		return gn_host_max_pool_create(base, out, err);
 	case GN_OP_LINEAR:
 		plain.info.in[0].block = plain.info.out.block = 1;
 		plain.info.in[0].element_bytes = plain.info.out.element_bytes = sizeof(float);

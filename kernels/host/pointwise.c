@@ -1,135 +1,107 @@
-/* Relu, and addition with or without relu: one pass over memory in any layout (zero padding stays zero). */
+/* Relu, and addition with or without relu: one pass over memory in any layout (zero padding stays zero). As in PyTorch, NaN is kept
+ * forward, and lets the gradient pass. */
 #include "kernels/host/bf16.h"
 #include "kernels/host/host.h"
 
 #include <string.h>
 
-static void relu_forward(size_t count, const float *x, float *y)
-{
-	/* written so that NaN is kept */
-#pragma omp parallel for simd schedule(static)
-	for (size_t i = 0; i < count; i++)
-		y[i] = x[i] < 0 ? 0 : x[i];
-}
-
-static void relu_backward(size_t count, const float *y, const float *dy, float *dx)
-{
-#pragma omp parallel for simd schedule(static)
-	for (size_t i = 0; i < count; i++)
-		dx[i] = y[i] > 0 ? dy[i] : 0;
-}
-
-static void add_forward(size_t count, const float *a, const float *b, float *y)
-{
-#pragma omp parallel for simd schedule(static)
-	for (size_t i = 0; i < count; i++)
-		y[i] = a[i] + b[i];
-}
-
-static void add_relu_forward(size_t count, const float *a, const float *b, float *y)
-{
-#pragma omp parallel for simd schedule(static)
-	for (size_t i = 0; i < count; i++) {
-		float sum = a[i] + b[i];
-
-		y[i] = sum < 0 ? 0 : sum;
-	}
-}
-
-static void copy_twice(size_t count, const float *dy, float *da, float *db)
-{
-#pragma omp parallel for simd schedule(static)
-	for (size_t i = 0; i < count; i++) {
-		float d = dy[i];
-
-		da[i] = d;
-		db[i] = d;
-	}
-}
-
-static void add_relu_backward(size_t count, const float *y, const float *dy, float *da, float *db)
-{
-#pragma omp parallel for simd schedule(static)
-	for (size_t i = 0; i < count; i++) {
-		float d = y[i] > 0 ? dy[i] : 0;
-
-		da[i] = d;
-		db[i] = d;
-	}
-}
+#define INLINE static inline __attribute__((always_inline))
 
 /* elements per chunk: several tensors of this size fit into a processor's private cache */
 #define CHUNK 4096
 
-static void forward_bf16(const struct gn_op *op, size_t count)
+/* Inlined where relu and adds, whether there is a b, are known: with them the loop is one of vectors. */
+INLINE void add_floats(int relu, int adds, size_t count, const float *a, const float *b, float *y)
 {
-	const struct gn_bf16_loops *loops = gn_bf16_loops();
-	const uint16_t *a = op->buffers.in[0], *b = op->buffers.in[1];
-	uint16_t *y = op->buffers.out;
+#pragma omp simd
+	for (size_t i = 0; i < count; i++) {
+		float v = adds ? a[i] + b[i] : a[i];
 
-#pragma omp parallel for schedule(static)
-	for (size_t i = 0; i < count; i += CHUNK) {
-		size_t some = count - i < CHUNK ? count - i : CHUNK;
-
-		if (op->desc.kind == GN_OP_RELU)
-			loops->relu(some, a + i, y + i);
-		else
-			loops->add(some, a + i, b + i, op->desc.relu, y + i);
+		y[i] = relu && 0 > v ? 0 : v;
 	}
 }
 
-static void backward_bf16(const struct gn_op *op, size_t count)
+/* The same for whether there is a db. */
+INLINE void pass_floats(int relu, int adds, size_t count, const float *y, const float *dy, float *da, float *db)
 {
-	const struct gn_bf16_loops *loops = gn_bf16_loops();
+#pragma omp simd
+	for (size_t i = 0; i < count; i++) {
+		float d = dy[i];
+
+		d = relu && y[i] <= 0 ? 0 : d;
+		da[i] = d;
+		if (adds)
+			db[i] = d;
+	}
+}
+
+static void forward_some(const struct gn_op *op, size_t at, size_t count)
+{
+	const struct gn_op_buffers *b = &op->buffers;
+	const int is_relu = op->desc.kind == GN_OP_RELU;
+
+	if (op->info.out.element_bytes == sizeof(uint16_t) && is_relu)
+		gn_bf16_loops()->relu(count, (const uint16_t *)b->in[0] + at, (uint16_t *)b->out + at);
+	else if (op->info.out.element_bytes == sizeof(uint16_t))
+		gn_bf16_loops()->add(count, (const uint16_t *)b->in[0] + at, (const uint16_t *)b->in[1] + at, op->desc.relu, (uint16_t *)b->out + at);
+	else if (is_relu)
+		add_floats(1, 0, count, (const float *)b->in[0] + at, NULL, (float *)b->out + at);
+	else if (op->desc.relu)
+		add_floats(1, 1, count, (const float *)b->in[0] + at, (const float *)b->in[1] + at, (float *)b->out + at);
+	else
+		add_floats(0, 1, count, (const float *)b->in[0] + at, (const float *)b->in[1] + at, (float *)b->out + at);
+}
+
+static void backward_bf16(const struct gn_op *op, size_t at, size_t count)
+{
 	const uint16_t *y = op->buffers.out, *dy = op->buffers.dout;
 	uint16_t *da = op->buffers.din[0], *db = op->desc.kind == GN_OP_RELU ? NULL : op->buffers.din[1];
-	int masked = op->desc.kind == GN_OP_RELU || op->desc.relu;
+
+	if (op->desc.kind == GN_OP_RELU || op->desc.relu) {
+		gn_bf16_loops()->relu_gradient(count, y + at, dy + at, da + at, db ? db + at : NULL);
+		return;
+	}
+	memmove(da + at, dy + at, count * sizeof *da);
+	memcpy(db + at, dy + at, count * sizeof *db);
+}
+
+static void backward_some(const struct gn_op *op, size_t at, size_t count)
+{
+	const struct gn_op_buffers *b = &op->buffers;
+	const float *y = (const float *)b->out + at, *dy = (const float *)b->dout + at;
+	float *da = (float *)b->din[0] + at;
+
+	if (op->info.out.element_bytes == sizeof(uint16_t))
+		backward_bf16(op, at, count);
+	else if (op->desc.kind == GN_OP_RELU)
+		pass_floats(1, 0, count, y, dy, da, NULL);
+	else if (op->desc.relu)
+		pass_floats(1, 1, count, y, dy, da, (float *)b->din[1] + at);
+	else
+		pass_floats(0, 1, count, y, dy, da, (float *)b->din[1] + at);
+}
+
+static void run(const struct gn_op *op, void (*some)(const struct gn_op *op, size_t at, size_t count))
+{
+	size_t count = gn_layout_elements(&op->info.out);
 
 #pragma omp parallel for schedule(static)
-	for (size_t i = 0; i < count; i += CHUNK) {
-		size_t some = count - i < CHUNK ? count - i : CHUNK;
-
-		if (masked) {
-			loops->relu_gradient(some, y + i, dy + i, da + i, db ? db + i : NULL);
-			continue;
-		}
-		memmove(da + i, dy + i, some * sizeof *da);
-		memcpy(db + i, dy + i, some * sizeof *db);
-	}
+	for (size_t i = 0; i < count; i += CHUNK)
+		some(op, i, count - i < CHUNK ? count - i : CHUNK);
 }
 
 static enum gn_status forward(struct gn_op *op, uint64_t step, struct gn_err *err)
 {
-	const struct gn_op_buffers *b = &op->buffers;
-	size_t count = gn_layout_elements(&op->info.out);
-
 	(void)step;
 	(void)err;
-	if (op->info.out.element_bytes == sizeof(uint16_t))
-		forward_bf16(op, count);
-	else if (op->desc.kind == GN_OP_RELU)
-		relu_forward(count, b->in[0], b->out);
-	else if (op->desc.relu)
-		add_relu_forward(count, b->in[0], b->in[1], b->out);
-	else
-		add_forward(count, b->in[0], b->in[1], b->out);
+	run(op, forward_some);
 	return GN_OK;
 }
 
 static enum gn_status backward(struct gn_op *op, struct gn_err *err)
 {
-	const struct gn_op_buffers *b = &op->buffers;
-	size_t count = gn_layout_elements(&op->info.out);
-
 	(void)err;
-	if (op->info.out.element_bytes == sizeof(uint16_t))
-		backward_bf16(op, count);
-	else if (op->desc.kind == GN_OP_RELU)
-		relu_backward(count, b->out, b->dout, b->din[0]);
-	else if (op->desc.relu)
-		add_relu_backward(count, b->out, b->dout, b->din[0], b->din[1]);
-	else
-		copy_twice(count, b->dout, b->din[0], b->din[1]);
+	run(op, backward_some);
 	return GN_OK;
 }
 

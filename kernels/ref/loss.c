@@ -27,7 +27,7 @@ double gn_ref_softmax_cross_entropy(int batch, int classes, const double *logits
 			double weight = targets->class_weights ? targets->class_weights[k] : 1;
 			double target = ((own + mixed) * (1 - smoothing) + smoothing / classes) * weight;
 
-			loss += target * (log(sum) - (logits[k] - top));
+			loss += target > 0 ? target * (log(sum) - (logits[k] - top)) : 0;
 			whole += target;
 			dlogits[k] = -target / counted;
 		}

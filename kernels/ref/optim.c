@@ -11,6 +11,19 @@ static double norm(const double *x, size_t count)
 	return sqrt(sum);
 }
 
+void gn_ref_sgd_step(const struct gn_sgd *sgd, double *params, const double *grads, double *buffer, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		double g = sgd->grad_scale * grads[i] + sgd->weight_decay * params[i];
+
+		if (sgd->momentum != 0) {
+			buffer[i] = sgd->momentum * buffer[i] + g;
+			g = sgd->nesterov ? g + sgd->momentum * buffer[i] : buffer[i];
+		}
+		params[i] -= sgd->lr * g;
+	}
+}
+
 static void sgd(const struct gn_optim *o, const struct gn_optim_update *u, const struct gn_ref_optim_tensor *t)
 {
 	struct gn_sgd s = {u->lr * t->lr_scale, o->momentum, o->nesterov, t->weight_decay, u->grad_scale};

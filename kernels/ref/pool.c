@@ -14,8 +14,8 @@ static int64_t argmax_of(const struct gn_ref_window *s, const double *x, int64_t
 
 			if (iy < 0 || iy >= s->h || ix < 0 || ix >= s->w)
 				continue;
-			/* NaN counts as the maximum, so that it propagates to the output */
-			if (best < 0 || x[at] > x[best] || (isnan(x[at]) && !isnan(x[best])))
+			/* NaN counts as the maximum, and the last one gets the gradient, as in PyTorch */
+			if (best < 0 || x[at] > x[best] || isnan(x[at]))
 				best = at;
 		}
 	}

@@ -40,7 +40,8 @@ void ops_sum_channels(const struct gn_layout *l, const float *x, float *sums);
 void ops_make_results(const struct ops_sizes *s, struct ops_numbers *n);
 void ops_free_results(struct ops_numbers *n);
 void ops_run_oracle(struct fixture *b, const struct ops_case *c, const struct ops_sizes *s, struct ops_numbers *n);
-/* Fails the point where got is further from want than the type's tolerance times factor; the largest of each type is kept. */
+/* Fails the point where got is further from want than the type's tolerance times factor; the largest of each type is kept. NaN must be NaN,
+ * and infinity not finite. */
 extern double ops_worst[3];
 void ops_compare(struct fixture *b, enum gn_cuda_type type, const char *what, const float *got, const float *want, size_t count,
 		 double factor);

@@ -192,6 +192,10 @@ void ops_compare(struct fixture *b, enum gn_cuda_type type, const char *what, co
 	double off = 0, size = 0, allowed = tolerances[type] * factor;
 
 	for (size_t i = 0; i < count; i++) {
+		if (!isfinite(want[i]) && (isnan(want[i]) ? !isnan(got[i]) : isfinite(got[i])))
+			fixture_fail(b, "%s: element %zu is %g, not %g", what, i, (double)got[i], (double)want[i]);
+		if (!isfinite(want[i]))
+			continue;
 		off += ((double)got[i] - want[i]) * ((double)got[i] - want[i]);
 		size += (double)want[i] * want[i];
 	}

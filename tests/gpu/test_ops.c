@@ -186,14 +186,35 @@ static void run_device(struct fixture *b, struct gn_cuda_ops *ops, const struct 
 	gn_op_destroy(op);
 }
 
-static void check(struct fixture *b, struct gn_cuda_ops *ops, enum gn_cuda_type type, const struct ops_case *c)
+enum { INPUTS = 1, WEIGHTS, GRADIENTS };
+
+/* NaN, infinity and minus infinity at four places of what is poisoned. */
+static void poison(struct fixture *b, int what, const struct ops_sizes *s, struct ops_numbers *n)
 {
+	static const float bad[] = {NAN, INFINITY, -INFINITY};
+	const struct {
+		float *x;
+		size_t count;
+		int what;
+	} all[] = {{n->x[0], s->x[0], INPUTS}, {n->x[1], s->x[1], INPUTS}, {n->weight, s->weight, WEIGHTS}, {n->bias, s->bias, WEIGHTS},
+		   {n->dy, s->y, GRADIENTS}};
+
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+		for (int k = 0; k < 4 && all[i].what == what && all[i].count; k++)
+			all[i].x[(size_t)(fixture_uniform(b) * (double)all[i].count)] = bad[(int)(fixture_uniform(b) * 3)];
+}
+
+/* poisoned: what has numbers that are not finite, or 0. */
+static void check(struct fixture *b, struct gn_cuda_ops *ops, enum gn_cuda_type type, const struct ops_case *c, int poisoned)
+{
+	static const char *const titles[] = {"", ", bad inputs", ", bad weights", ", bad gradients"};
 	struct ops_numbers want = {0}, got;
 	struct ops_sizes s;
 
 	fixture_begin(b);
 	s = ops_sizes_of(b, c);
 	ops_fill(b, type, c, &s, &want);
+	poison(b, poisoned, &s, &want);
 	got = want;
 	ops_make_results(&s, &want);
 	ops_make_results(&s, &got);
@@ -209,7 +230,7 @@ static void check(struct fixture *b, struct gn_cuda_ops *ops, enum gn_cuda_type 
 	}
 	ops_compare(b, GN_CUDA_F32, "running mean", got.new_mean, want.new_mean, s.channels, 1);
 	ops_compare(b, GN_CUDA_F32, "running variance", got.new_var, want.new_var, s.channels, 1);
-	fixture_end(b, "%s, %s", gn_cuda_type_name(type), c->name);
+	fixture_end(b, "%s, %s%s", gn_cuda_type_name(type), c->name, titles[poisoned]);
 	ops_free_results(&want);
 	ops_free_results(&got);
 	free(want.x[0]);
@@ -240,7 +261,12 @@ static enum gn_status check_type(struct fixture *b, enum gn_cuda_type type, int 
 		return status;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
 		if (is_wanted(cases[i].name, beginnings))
-			check(b, ops, type, &cases[i]);
+			check(b, ops, type, &cases[i], 0);
+	/* of what the libraries compute one type is enough */
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+		for (int what = INPUTS; what <= (cases[i].inference ? WEIGHTS : GRADIENTS); what++)
+			if (is_wanted(cases[i].name, beginnings) && (type == GN_CUDA_F32 || !cases[i].desc.channels_out))
+				check(b, ops, type, &cases[i], what);
 	if (is_wanted("links", beginnings))
 		check_links(b, ops, type);
 	gn_cuda_ops_destroy(ops);

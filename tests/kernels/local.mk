@@ -1,4 +1,5 @@
-UNIT_TESTS += tests/kernels/test_bf16 tests/kernels/test_group tests/kernels/test_host tests/kernels/test_layers tests/kernels/test_optim \
+UNIT_TESTS += tests/kernels/test_bf16 tests/kernels/test_group tests/kernels/test_host tests/kernels/test_layers tests/kernels/test_nonfinite \
+	tests/kernels/test_optim \
 	tests/kernels/test_ref tests/kernels/test_shape tests/kernels/test_weighted_loss
 KERNELS_TEST_LIBS = $(KERNELS_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
 
@@ -13,6 +14,10 @@ tests_kernels_test_host_LDADD = $(KERNELS_TEST_LIBS)
 tests_kernels_test_layers_SOURCES = tests/kernels/test_layers.c tests/kernels/op_pair.c tests/kernels/op_pair.h
 tests_kernels_test_layers_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_kernels_test_layers_LDADD = $(KERNELS_TEST_LIBS)
+
+tests_kernels_test_nonfinite_SOURCES = tests/kernels/test_nonfinite.c tests/kernels/op_pair.c tests/kernels/op_pair.h
+tests_kernels_test_nonfinite_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_kernels_test_nonfinite_LDADD = $(KERNELS_TEST_LIBS)
 
 tests_kernels_test_optim_SOURCES = tests/kernels/test_optim.c
 tests_kernels_test_optim_CPPFLAGS = $(TEST_CPPFLAGS)
