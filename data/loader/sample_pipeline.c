@@ -114,8 +114,9 @@ static enum gn_status draw(struct gn_sample_pipeline *r, const void *file, uint3
 	gn_crop_params_draw(r->options, epoch, index, width, height, &out->crop);
 	if (!out->crop.to_width || !out->crop.to_height)
 		return GN_OK;
-	/* evaluation uses all pixels, as torchvision does; training uses libjpeg's scaled decoding */
-	gn_crop_params_decoding(&out->crop, r->options->training ? 8 : 1, &out->denominator, &out->region);
+	/* evaluation, and training without augmentation, use all pixels, as torchvision does; else libjpeg's scaled decoding */
+	gn_crop_params_decoding(&out->crop, r->options->training && r->options->augment != GN_AUGMENT_NONE ? 8 : 1, &out->denominator,
+				&out->region);
 	return gn_decoder_read(r->decoder, &out->region, out->denominator, r->options->channels, &out->pixels, err);
 }
 

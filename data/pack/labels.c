@@ -75,36 +75,66 @@ static enum gn_status add(struct gn_labels *l, const char *image, const char *cl
 	return status;
 }
 
-static enum gn_status add_line(struct gn_labels *l, const char *text, size_t len, const char *path, uint32_t line,
-			       struct gn_err *err)
+/* A field of RFC 4180 without the blanks around it, from *at to out; *at becomes what ends it: a comma, a line end or the end. Returns 0,
+ * or -1 for one that is too long, or malformed quotes. */
+static int read_field(const char **at, const char *end, char out[GN_SHARD_NAME_MAX])
 {
-	char buffer[2 * GN_SHARD_NAME_MAX], *comma;
+	const char *p = *at;
+	size_t len = 0;
+	int is_quoted, is_closed = 0;
 
-	if (len && text[len - 1] == '\r')
+	while (p < end && (*p == ' ' || *p == '\t'))
+		p++;
+	is_quoted = p < end && *p == '"';
+	for (p += is_quoted; p < end && *p != '\n' && (is_quoted || *p != ','); p++) {
+		is_closed = is_quoted && *p == '"' && (++p == end || *p != '"');
+		if (is_closed)
+			break;
+		if (len + 1 == GN_SHARD_NAME_MAX || !*p)
+			return -1;
+		out[len++] = *p;
+	}
+	if (is_quoted && !is_closed)
+		return -1;
+	for (; p < end && is_quoted && (*p == ' ' || *p == '\t'); p++)
+		;
+	while (!is_quoted && len && (out[len - 1] == ' ' || out[len - 1] == '\t'))
 		len--;
-	if (len >= sizeof buffer || memchr(text, '\0', len))
-		return gn_err_set(err, GN_ERR_DATA, "%s, line %u %s", path, line,
-				  len >= sizeof buffer ? "is too long" : "holds a zero byte");
-	memcpy(buffer, text, len);
-	buffer[len] = '\0';
-	if (line == 1 && !strcmp(buffer, "name,class")) {
+	out[len] = '\0';
+	*at = p;
+	return p == end || *p == ',' || *p == '\n' ? 0 : -1;
+}
+
+/* *at: the begin of a row; becomes that of the next one. */
+static enum gn_status add_row(struct gn_labels *l, const char **at, const char *end, const char *path, uint32_t line, struct gn_err *err)
+{
+	char fields[2][GN_SHARD_NAME_MAX], more[GN_SHARD_NAME_MAX];
+	int count = 0, failed = 0;
+
+	do {
+		*at += count && *at < end;
+		failed = read_field(at, end, count < 2 ? fields[count] : more);
+		count++;
+	} while (!failed && *at < end && **at == ',');
+	if (failed)
+		return gn_err_set(err, GN_ERR_DATA, "%s, line %u: field %d has more than %d bytes, a zero byte, or quotes that do not end it", path, line, count,
+				  GN_SHARD_NAME_MAX - 1);
+	*at += *at < end;
+	if (count != 2)
+		return gn_err_set(err, GN_ERR_DATA, "%s, line %u has %d field%s, not NAME,CLASS (a name with a comma needs quotes: \"a,b.jpg\",cat)",
+				  path, line, count, count == 1 ? "" : "s");
+	if (!fields[0][0] || !fields[1][0])
+		return gn_err_set(err, GN_ERR_DATA, "%s, line %u is not NAME,CLASS: '%s,%s'", path, line, fields[0], fields[1]);
+	if (line == 1 && !strcmp(fields[0], "name") && !strcmp(fields[1], "class")) {
 		l->first_line = 2;
 		return GN_OK;
 	}
-	comma = strchr(buffer, ',');
-	if (!comma || comma == buffer || !comma[1])
-		return gn_err_set(err, GN_ERR_DATA, "%s, line %u is not NAME,CLASS: '%s'", path, line, buffer);
-	*comma = '\0';
-	if (comma - buffer >= GN_SHARD_NAME_MAX || strlen(comma + 1) >= GN_SHARD_NAME_MAX)
-		return gn_err_set(err, GN_ERR_DATA, "%s, line %u: names may have at most %d bytes", path, line,
-				  GN_SHARD_NAME_MAX - 1);
-	return add(l, buffer, comma + 1, path, line, err);
+	return add(l, fields[0], fields[1], path, line, err);
 }
 
 enum gn_status gn_labels_parse(const char *text, size_t len_bytes, const char *path, struct gn_labels **out,
 			       struct gn_err *err)
 {
-	static const char byte_order_mark[3] = {'\xef', '\xbb', '\xbf'};
 	const char *end = text + len_bytes;
 	struct gn_labels *l = calloc(1, sizeof *l);
 	enum gn_status status;
@@ -112,17 +142,11 @@ enum gn_status gn_labels_parse(const char *text, size_t len_bytes, const char *p
 	if (!l)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for labels");
 	l->first_line = 1;
-	if (len_bytes >= sizeof byte_order_mark && !memcmp(text, byte_order_mark, sizeof byte_order_mark))
-		text += sizeof byte_order_mark;
 	status = gn_names_create(&l->images, err);
 	if (!status)
 		status = gn_names_create(&l->classes, err);
-	for (uint32_t line = 1; !status && text < end; line++) {
-		const char *stop = memchr(text, '\n', (size_t)(end - text));
-
-		status = add_line(l, text, (size_t)((stop ? stop : end) - text), path, line, err);
-		text = stop ? stop + 1 : end;
-	}
+	for (uint32_t line = 1; !status && text < end; line++)
+		status = add_row(l, &text, end, path, line, err);
 	if (!status && !gn_labels_count(l))
 		status = gn_err_set(err, GN_ERR_DATA, "%s names no images: one line NAME,CLASS per image", path);
 	if (status)
@@ -136,7 +160,7 @@ enum gn_status gn_labels_load(const char *path, struct gn_labels **out, struct g
 {
 	char *text;
 	size_t len;
-	enum gn_status status = gn_file_load(path, FILE_MAX_BYTES, &text, &len, err);
+	enum gn_status status = gn_file_load_text(path, FILE_MAX_BYTES, &text, &len, err);
 
 	if (!status) {
 		status = gn_labels_parse(text, len, path, out, err);

@@ -1,8 +1,8 @@
 /* A labels file: the class of each image of a set without class folders (ImageNet's validation images).
  *
- * One line per image, NAME,CLASS: the image's path inside its source, a comma, the class name, without quoting; the name ends at
- * the first comma. A first line that is exactly "name,class" is a heading. A UTF-8 byte order mark at the start is skipped. Empty
- * lines, lines without a comma or with an empty half, repeated names and zero bytes are GN_ERR_DATA, naming file and line.
+ * One line per image, NAME,CLASS: the image's path inside its source, a comma, the class name, in RFC 4180's form: a field may stand in
+ * quotes, and needs them where it has a comma. Blanks around fields do not count. A first line "name,class" is a heading. Empty lines,
+ * lines of one field or more than two, empty fields, malformed quotes and repeated names are GN_ERR_DATA, naming file and line.
  *
  * Thread safety: read-only once loaded.
  */

@@ -8,7 +8,15 @@
 #include "src/base/data_key.h"
 
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+static int is_same_file(const char *a, const char *b)
+{
+	struct stat one, other;
+
+	return !stat(a, &one) && !stat(b, &other) && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+}
 
 static enum gn_status check_options(const struct gn_pack_options *o, struct gn_err *err)
 {
@@ -32,6 +40,11 @@ static enum gn_status check_options(const struct gn_pack_options *o, struct gn_e
 				  (unsigned long long)o->synthetic_count, o->synthetic_classes);
 	if (!o->shard_bytes || o->threads < 1 || o->quality < 1 || o->quality > 100 || o->seed > INT64_MAX)
 		return gn_err_set(err, GN_ERR_USAGE, "shard size, threads, quality or seed out of range");
+	for (size_t i = 0; i < o->source_count; i++)
+		for (size_t k = 0; k < i; k++)
+			if (is_same_file(o->sources[i], o->sources[k]))
+				return gn_err_set(err, GN_ERR_USAGE, "the sources %s and %s are the same: its images would be there twice",
+						  o->sources[k], o->sources[i]);
 	if (o->split)
 		status = gn_pack_split_parse(o->split, &split, err);
 	return status ? status : gn_data_key_check(o->key_file, err);

@@ -5,9 +5,12 @@
 #include "data/pack/split.h"
 #include "data/shard/manifest.h"
 #include "data/shard/shard.h"
+#include "src/base/text.h"
 #include "src/base/file.h"
 #include "src/base/philox.h"
+#include "src/base/strbuf.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -19,45 +22,17 @@
 #define CLASS_FILE_MAX_BYTES (64u << 20)
 /* Distinct from the epochs of training, which count from 0. */
 #define PACK_EPOCH UINT32_MAX
-
-void gn_pack_class_text(const char *raw, char *out, size_t size)
-{
-	size_t used = 0;
-
-	while (*raw && used + 5 < size) {
-		const unsigned char *b = (const unsigned char *)raw;
-		size_t len = b[0] < 0x80 ? 1 : b[0] >= 0xc2 && b[0] < 0xe0 ? 2 : b[0] >= 0xe0 && b[0] < 0xf0 ? 3
-				 : b[0] >= 0xf0 && b[0] < 0xf5 ? 4 : 0;
-		int good = len > 0;
-
-		for (size_t i = 1; i < len && good; i++)
-			good = (b[i] & 0xc0) == 0x80;
-		/* overlong forms, surrogates, above U+10FFFF */
-		if (good && ((b[0] == 0xe0 && b[1] < 0xa0) || (b[0] == 0xed && b[1] > 0x9f) ||
-			     (b[0] == 0xf0 && b[1] < 0x90) || (b[0] == 0xf4 && b[1] > 0x8f)))
-			good = 0;
-		if (good)
-			memcpy(out + used, raw, len);
-		else
-			snprintf(out + used, size - used, "\\x%02x", b[0]);
-		used += good ? len : 4;
-		raw += good ? len : 1;
-	}
-	out[used] = '\0';
-}
+enum { CLASSES_TOLD = 10 };
 
 static enum gn_status add_line(struct gn_pack_set *set, char *line, const char *path, size_t number, struct gn_err *err)
 {
 	char name[GN_SHARD_NAME_MAX];
-	size_t len = strlen(line);
 	uint32_t id;
 	enum gn_status status;
 
-	if (len && line[len - 1] == '\r')
-		line[len - 1] = '\0';
 	if (!line[0])
 		return gn_err_set(err, GN_ERR_DATA, "%s, line %zu is empty: one class name per line", path, number);
-	gn_pack_class_text(line, name, sizeof name);
+	gn_text_valid(line, name, sizeof name);
 	status = gn_names_add(set->classes, name, &id, err);
 	if (!status && id != number - 1)
 		status = gn_err_set(err, GN_ERR_DATA, "%s, line %zu repeats class '%s'", path, number, line);
@@ -67,13 +42,11 @@ static enum gn_status add_line(struct gn_pack_set *set, char *line, const char *
 static enum gn_status read_class_file(struct gn_pack_set *set, const char *path, struct gn_err *err)
 {
 	char *text, *line;
-	size_t len, number = 0;
-	enum gn_status status = gn_file_load(path, CLASS_FILE_MAX_BYTES, &text, &len, err);
+	size_t number = 0;
+	enum gn_status status = gn_file_load_text(path, CLASS_FILE_MAX_BYTES, &text, NULL, err);
 
 	if (status)
 		return gn_err_prefix(err, "--classes");
-	if (strlen(text) != len)
-		status = gn_err_set(err, GN_ERR_DATA, "%s holds a zero byte: one class name per line", path);
 	for (line = text; !status && *line;) {
 		char *end = strchr(line, '\n');
 
@@ -248,12 +221,83 @@ static int by_class_and_name(const void *left, const void *right)
 	order = strcmp(a->name, b->name);
 	if (order)
 		return order;
-	/* the same name in two sources; rows of one source with equal names (archives allow them) differ in content */
+	/* the same name in two sources, or several times in an archive */
 	if (a->source != b->source)
 		return a->source < b->source ? -1 : 1;
-	if (a->crc32c != b->crc32c)
-		return a->crc32c < b->crc32c ? -1 : 1;
-	return a->length_bytes < b->length_bytes ? -1 : a->length_bytes > b->length_bytes;
+	return a->number < b->number ? -1 : a->number > b->number;
+}
+
+/* Of the images of an archive that have the same name the last one counts, as when tar unpacks them. */
+static void keep_last(struct gn_pack_set *set, struct gn_log *log)
+{
+	uint64_t kept = 0, dropped = 0;
+
+	for (uint64_t i = 0; i < set->count; i++) {
+		struct gn_pack_item *here = &set->items[i], *next = here + 1;
+
+		if (i + 1 == set->count || here->source != next->source || strcmp(here->name, next->name) != 0) {
+			set->items[kept++] = *here;
+			continue;
+		}
+		if (!dropped++)
+			gn_log_warn(log, "%s is more than once in its archive: the last one counts, as when tar unpacks it", here->name);
+		free(here->name);
+	}
+	if (dropped > 1)
+		gn_log_warn(log, "%llu images were replaced by later ones of the same name", (unsigned long long)dropped);
+	set->count = kept;
+}
+
+/* The order of two names without their blanks and case. */
+static int compare_folded(const char *a, const char *b)
+{
+	for (;; a++, b++) {
+		a += strspn(a, " \t");
+		b += strspn(b, " \t");
+		if (!*a || tolower((unsigned char)*a) != tolower((unsigned char)*b))
+			return tolower((unsigned char)*a) - tolower((unsigned char)*b);
+	}
+}
+
+static int by_folded_name(const void *a, const void *b)
+{
+	return compare_folded(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Warns of classes whose names differ only in blanks or case, and of as many classes as images; says which there are. */
+static enum gn_status tell_classes(const struct gn_pack_set *set, const struct gn_pack_options *o, struct gn_err *err)
+{
+	uint32_t count = gn_names_count(set->classes);
+	const char **names = calloc(count, sizeof *names);
+	uint64_t *samples = calloc(count, sizeof *samples);
+	struct gn_strbuf text;
+
+	if (!names || !samples) {
+		free(names);
+		free(samples);
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %u classes", count);
+	}
+	for (uint64_t i = 0; i < set->count; i++)
+		samples[set->items[i].class_id]++;
+	gn_strbuf_init(&text);
+	for (uint32_t i = 0; i < count && i < CLASSES_TOLD; i++)
+		gn_strbuf_printf(&text, "%s%s %llu", i ? ", " : "", gn_names_get(set->classes, i), (unsigned long long)samples[i]);
+	if (count > CLASSES_TOLD)
+		gn_strbuf_printf(&text, " and %u more", count - CLASSES_TOLD);
+	if (!o->synthetic_count)
+		gn_log_info(o->log, "images of each class: %s", gn_strbuf_text(&text));
+	gn_strbuf_release(&text);
+	for (uint32_t i = 0; i < count; i++)
+		names[i] = gn_names_get(set->classes, i);
+	qsort(names, count, sizeof *names, by_folded_name);
+	for (uint32_t i = 0; i + 1 < count; i++)
+		if (!compare_folded(names[i], names[i + 1]))
+			gn_log_warn(o->log, "the classes '%s' and '%s' differ only in blanks or case", names[i], names[i + 1]);
+	if (o->labels_file && count > 2 && count == set->count)
+		gn_log_warn(o->log, "there are as many classes as images: is the second column of --labels the class?");
+	free(names);
+	free(samples);
+	return GN_OK;
 }
 
 /* Fisher-Yates. */
@@ -285,6 +329,10 @@ enum gn_status gn_pack_arrange(struct gn_pack_set *set, const struct gn_pack_opt
 		gn_log_warn(options->log, "all images are of one class, '%s': nothing can be learned from them",
 			    gn_names_get(set->classes, 0));
 	qsort(set->items, set->count, sizeof *set->items, by_class_and_name);
+	keep_last(set, options->log);
+	status = tell_classes(set, options, err);
+	if (status)
+		return status;
 	status = gn_pack_split_mark(set, options, err);
 	if (status)
 		return status;

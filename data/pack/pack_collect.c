@@ -4,6 +4,7 @@
 #include "data/pack/source.h"
 #include "data/pack/synthetic.h"
 #include "data/shard/shard.h"
+#include "src/base/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,11 +41,87 @@ static enum gn_status label_class(struct gn_pack_collector *c, const char *file,
 	if (!gn_labels_find(c->labels, file, &index))
 		return job->problem ? GN_OK : note_unlabelled(c, file, job, err);
 	c->labels_met[index] = 1;
-	gn_pack_class_text(gn_labels_class(c->labels, index), name, sizeof name);
+	gn_text_valid(gn_labels_class(c->labels, index), name, sizeof name);
 	if (o->classes_file && !gn_names_find(c->set->classes, name, NULL))
 		return gn_err_set(err, GN_ERR_DATA, "%s, line %u: class '%s' is not in %s", o->labels_file,
 				  gn_labels_line(c->labels, index), name, o->classes_file);
 	return gn_names_add(c->set->classes, name, &job->class_id, err);
+}
+
+/* Takes the job of a hard link, for resolve_links(). */
+static enum gn_status keep_link(struct gn_pack_collector *c, struct gn_pack_job *job, const char *same_as, struct gn_err *err)
+{
+	struct gn_pack_job **links = realloc(c->links, (c->link_count + 1) * sizeof *links);
+
+	c->links = links ? links : c->links;
+	job->same_as = strdup(same_as);
+	if (links && job->same_as) {
+		c->links[c->link_count++] = job;
+		return GN_OK;
+	}
+	gn_pack_job_free(job);
+	return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a hard link to %s", same_as);
+}
+
+static void key_of(char key[GN_SHARD_NAME_MAX + 16], uint32_t source, const char *name)
+{
+	snprintf(key, GN_SHARD_NAME_MAX + 16, "%u/%s", source, name);
+}
+
+/* A hard link is another image with the bytes of the file that it names, or as bad as that. found: items by number in names. */
+static enum gn_status resolve_link(struct gn_pack_collector *c, const struct gn_names *names, uint64_t *found, struct gn_pack_job *job,
+				   struct gn_err *err)
+{
+	char key[GN_SHARD_NAME_MAX + 16];
+	struct gn_pack_item item;
+	enum gn_status status;
+	uint32_t id;
+
+	key_of(key, job->source, job->same_as);
+	if (!gn_names_find(names, key, &id) || found[id] == UINT64_MAX) {
+		job->problem = "a hard link to a file that is no image of the archive";
+		return gn_pack_job_submit(c, job, err);
+	}
+	item = c->set->items[found[id]];
+	item.name = job->name;
+	item.number = job->number;
+	item.class_id = job->class_id;
+	key_of(key, job->source, job->name);
+	if (gn_names_find(names, key, &id))
+		found[id] = c->set->count;
+	status = gn_pack_append_item(c, &item, err);
+	if (!status)
+		job->name = NULL;
+	gn_pack_job_free(job);
+	return status;
+}
+
+/* After the walk and its jobs. */
+static enum gn_status resolve_links(struct gn_pack_collector *c, struct gn_err *err)
+{
+	uint64_t *found = malloc((c->link_count + 1) * sizeof *found);
+	char key[GN_SHARD_NAME_MAX + 16];
+	struct gn_names *names = NULL;
+	uint32_t id;
+	enum gn_status status = found ? gn_names_create(&names, err) : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for hard links");
+
+	for (size_t i = 0; i < c->link_count && !status; i++) {
+		found[i] = UINT64_MAX;
+		key_of(key, c->links[i]->source, c->links[i]->same_as);
+		status = gn_names_add(names, key, NULL, err);
+	}
+	for (uint64_t i = 0; i < c->set->count && !status && c->link_count; i++) {
+		key_of(key, c->set->items[i].source, c->set->items[i].name);
+		if (gn_names_find(names, key, &id))
+			found[id] = i;
+	}
+	for (size_t i = 0; i < c->link_count && !status; i++) {
+		status = resolve_link(c, names, found, c->links[i], err);
+		c->links[i] = NULL;
+	}
+	gn_names_destroy(names);
+	free(found);
+	return status;
 }
 
 static enum gn_status take_file(void *context, const struct gn_source_file *file, struct gn_err *err)
@@ -61,17 +138,19 @@ static enum gn_status take_file(void *context, const struct gn_source_file *file
 	job->in_file = !file->bytes;
 	job->len_bytes = job->flight_bytes = file->len_bytes;
 	job->problem = file->problem;
+	job->number = c->met++;
 	if (c->labels)
 		status = label_class(c, file->name, job, err);
 	else if (!file->levels.first && !job->problem)
-		job->problem = "lies in no class folder";
+		job->problem = gn_text_ends_with(file->name, ".cls") ? "a label of a webdataset: unpack its tars, and give the classes with --labels"
+								    : "lies in no class folder";
 	else if (file->levels.first && !file->is_link)
 		status = gn_pack_levels_note(c->levels, c->set, c->source, file->name, &file->levels, 0, &job->class_id, err);
 	if (status) {
 		gn_pack_job_free(job);
 		return status;
 	}
-	return gn_pack_job_submit(c, job, err);
+	return file->same_as && !job->problem ? keep_link(c, job, file->same_as, err) : gn_pack_job_submit(c, job, err);
 }
 
 static enum gn_status take_empty(void *context, const char *name, const struct gn_source_levels *levels, struct gn_err *err)
@@ -183,6 +262,10 @@ static void collect_release(struct gn_pack_collector *c)
 {
 	gn_pack_levels_destroy(c->levels);
 	gn_labels_destroy(c->labels);
+	for (size_t i = 0; i < c->link_count; i++)
+		if (c->links[i])
+			gn_pack_job_free(c->links[i]);
+	free(c->links);
 	free(c->labels_met);
 	pthread_cond_destroy(&c->landed);
 	pthread_mutex_destroy(&c->lock);
@@ -199,6 +282,9 @@ enum gn_status gn_pack_collect(struct gn_pack_set *set, const struct gn_pack_opt
 	if (!status) {
 		gn_progress_bar_begin(options->progress, "checking", "images", options->synthetic_count);
 		status = options->synthetic_count ? make_synthetic(&c, err) : walk_sources(&c, err);
+		gn_thread_pool_wait(c.pool);
+		if (!status)
+			status = resolve_links(&c, err);
 		gn_thread_pool_wait(c.pool);
 		gn_thread_pool_destroy(c.pool);
 		gn_progress_bar_end(options->progress);

@@ -13,6 +13,9 @@ struct gn_pack_collector {
 	const struct gn_pack_options *options;
 	struct gn_thread_pool *pool;
 	uint32_t source; /* index of the source being walked */
+	uint32_t met;	 /* files so far */
+	struct gn_pack_job **links; /* hard links of archives, which wait for what they name */
+	size_t link_count;
 	struct gn_pack_levels *levels; /* without labels */
 	struct gn_labels *labels;      /* or NULL */
 	unsigned char *labels_met;     /* by label: 1 when an image has it */
@@ -36,11 +39,15 @@ struct gn_pack_job {
 	uint32_t source, class_id;
 	uint64_t synthetic; /* index + 1, or 0 */
 	const char *problem;
+	uint32_t number;  /* in the order of the walk */
+	char *same_as;	  /* a hard link to this file of the source; NULL */
 };
 
 /* Creates a job for image name of the current source; NULL when out of memory. */
 struct gn_pack_job *gn_pack_job_new(struct gn_pack_collector *c, const char *name);
 void gn_pack_job_free(struct gn_pack_job *job);
+/* Adds an image to the set, which takes its name. Any thread. */
+enum gn_status gn_pack_append_item(struct gn_pack_collector *c, const struct gn_pack_item *item, struct gn_err *err);
 /* Takes ownership of job. Blocks while too many bytes are in flight. GN_ERR_STOPPED, or the failure of an earlier job that ended
  * the pack. */
 enum gn_status gn_pack_job_submit(struct gn_pack_collector *c, struct gn_pack_job *job, struct gn_err *err);

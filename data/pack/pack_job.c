@@ -17,6 +17,7 @@
 void gn_pack_job_free(struct gn_pack_job *job)
 {
 	free(job->bytes);
+	free(job->same_as);
 	free(job->name);
 	free(job);
 }
@@ -81,24 +82,10 @@ static enum gn_status make_bytes(struct gn_pack_job *job, struct gn_err *err)
 static enum gn_status convert(struct gn_pack_job *job, int *converted, struct gn_err *err)
 {
 	const struct gn_pack_options *o = job->c->options;
-	int orientation = o->exif_rotate ? gn_image_orientation(job->bytes, job->len_bytes) : 1;
-	unsigned char *jpeg;
-	size_t len;
-	enum gn_status status;
 
 	if (o->refuse_png && gn_image_sniff(job->bytes, job->len_bytes) == GN_IMAGE_PNG)
 		return gn_err_set(err, GN_ERR_DATA, "a PNG file (--png convert converts it to JPEG)");
-	status = gn_picture_to_jpeg(&job->bytes, &job->len_bytes, o->quality, converted, err);
-	if (status || orientation == 1)
-		return status;
-	status = gn_image_turn_jpeg(job->bytes, job->len_bytes, orientation, o->quality, &jpeg, &len, err);
-	if (status)
-		return status;
-	free(job->bytes);
-	job->bytes = jpeg;
-	job->len_bytes = len;
-	*converted = 1;
-	return GN_OK;
+	return gn_picture_to_jpeg(&job->bytes, &job->len_bytes, o->quality, o->exif_rotate, converted, err);
 }
 
 /* Logs libjpeg's warning about a good image, for the first of them. */
@@ -114,7 +101,7 @@ static void warn(const struct gn_pack_job *job, const char *warning)
 		gn_log_warn(c->options->log, "packed %s: %s: %s", source_name(job), job->name, warning);
 }
 
-static enum gn_status append_item(struct gn_pack_collector *c, const struct gn_pack_item *item, struct gn_err *err)
+enum gn_status gn_pack_append_item(struct gn_pack_collector *c, const struct gn_pack_item *item, struct gn_err *err)
 {
 	struct gn_pack_set *set = c->set;
 	enum gn_status status = GN_OK;
@@ -215,11 +202,11 @@ static enum gn_status process(struct gn_pack_job *job, int *bad, struct gn_err *
 	if (status)
 		return status;
 	item = (struct gn_pack_item){
-		.name = job->name, .spool_offset = done.spool_offset, .source = job->source, .class_id = job->class_id,
+		.name = job->name, .spool_offset = done.spool_offset, .source = job->source, .number = job->number, .class_id = job->class_id,
 		.length_bytes = done.length_bytes, .crc32c = done.crc32c, .width = done.width, .height = done.height,
 		.converted = done.converted, .warned = done.warned, .rotated = (uint8_t)rotated,
 	};
-	status = append_item(job->c, &item, err);
+	status = gn_pack_append_item(job->c, &item, err);
 	if (!status)
 		job->name = NULL;
 	return status;

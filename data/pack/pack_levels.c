@@ -4,6 +4,7 @@
 #include "data/pack/pack_parts_internal.h"
 
 #include "data/shard/shard.h"
+#include "src/base/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,7 +80,7 @@ static enum gn_status add_text(struct gn_pack_levels *l, const char *raw, uint32
 	*id = NO_LEVEL;
 	if (!raw)
 		return GN_OK;
-	gn_pack_class_text(raw, text, sizeof text);
+	gn_text_valid(raw, text, sizeof text);
 	return gn_names_add(l->texts, text, id, err);
 }
 
@@ -118,9 +119,12 @@ static int listed(const struct gn_pack_levels *l, const struct gn_pack_set *set,
 static enum gn_status not_listed(const struct gn_pack_options *o, const struct gn_names *classes, const char *source,
 				 const char *file, const char *name, uint32_t position, struct gn_err *err)
 {
+	char here[512], there[512];
+
 	if (position < gn_names_count(classes))
-		return gn_err_set(err, GN_ERR_DATA, "%s: %s: class '%s' is not in %s (class %u is '%s' here and '%s' there)",
-				  source, file, name, o->classes_file, position, name, gn_names_get(classes, position));
+		return gn_err_set(err, GN_ERR_DATA, "%s: %s: class '%s' is not in %s (class %u is %s here and %s there)",
+				  source, file, name, o->classes_file, position, gn_text_exact(name, here, sizeof here),
+				  gn_text_exact(gn_names_get(classes, position), there, sizeof there));
 	return gn_err_set(err, GN_ERR_DATA, "%s: %s: class '%s' is not in %s, which has %u classes", source, file, name,
 			  o->classes_file, gn_names_count(classes));
 }

@@ -37,6 +37,7 @@ struct gn_pack_item {
 	char *name;
 	uint64_t spool_offset; /* or GN_PACK_IN_FILE: sources[source]/name */
 	uint32_t source;
+	uint32_t number; /* in the order of the walk */
 	/* during the first pass the id of its folder (gn_pack_levels_note), then the number in set->classes; finally the label */
 	uint32_t class_id;
 	uint32_t length_bytes;
@@ -79,9 +80,6 @@ enum gn_status gn_pack_check_stop(const struct gn_pack_options *options, struct 
 enum gn_status gn_pack_set_init(struct gn_pack_set *set, const struct gn_pack_options *options,
 				const struct gn_pack_output *output, struct gn_err *err);
 void gn_pack_set_release(struct gn_pack_set *set);
-/* Class name for the manifest. Folder names may contain any byte, but JSON is UTF-8: other bytes become \xHH. Writes at most size
- * bytes. */
-void gn_pack_class_text(const char *raw, char *out, size_t size);
 /* Determines, per source, which level of folders holds the classes: known after the source has been walked. One thread at a
  * time. */
 struct gn_pack_levels;

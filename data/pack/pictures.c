@@ -6,16 +6,14 @@
 #include "data/shard/folders.h"
 #include "data/shard/manifest.h"
 #include "src/base/file.h"
+#include "src/base/file_kind.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 enum { LISTING_THREADS = 2 };
 
@@ -30,7 +28,7 @@ static enum gn_status take_file(void *context, const struct gn_source_file *file
 	struct walk *w = context;
 	const int wanted = w->sink->wants(w->sink->context);
 	struct gn_picture p = {.in_file = !file->bytes, .bytes = wanted ? file->bytes : NULL, .len_bytes = file->len_bytes,
-			       .problem = file->problem};
+			       .problem = file->same_as ? "a hard link: the file that it names is predicted" : file->problem};
 	char name[PATH_MAX];
 	enum gn_status status = gn_path_join(name, sizeof name, w->source, file->name, err);
 
@@ -96,14 +94,9 @@ static enum gn_status walk_dataset(struct walk *w, struct gn_err *err)
 static int is_image(const char *path)
 {
 	static const char *const endings[] = {".jpg", ".jpeg", ".png", ".gif", ".webp", ".bmp", ".tif", ".tiff"};
-	const char *dot = strrchr(path, '.');
-	unsigned char head[16];
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t len = fd < 0 ? 0 : gn_read_some(fd, head, sizeof head);
+	const char *dot = strrchr(path, '.'), *kind = gn_file_kind_at(path);
 
-	if (fd >= 0)
-		close(fd);
-	if (len > 0 && gn_image_sniff(head, (size_t)len) != GN_IMAGE_OTHER)
+	if (kind && strstr(kind, " image"))
 		return 1;
 	for (size_t i = 0; dot && i < sizeof endings / sizeof *endings; i++)
 		if (!strcasecmp(dot, endings[i]))
@@ -147,27 +140,38 @@ enum gn_status gn_pictures_walk(const char *const *sources, size_t count, const 
 	return status;
 }
 
-enum gn_status gn_picture_to_jpeg(unsigned char **bytes, size_t *len_bytes, int quality, int *converted, struct gn_err *err)
+static void replace(unsigned char **bytes, size_t *len_bytes, unsigned char *jpeg, size_t len, int *converted)
 {
-	enum gn_image_kind kind = gn_image_sniff(*bytes, *len_bytes);
-	unsigned char *jpeg;
-	size_t len;
-	enum gn_status status;
-
-	if (converted)
-		*converted = 0;
-	if (*len_bytes && kind != GN_IMAGE_PNG && kind != GN_IMAGE_JPEG)
-		return gn_image_not_jpeg(*bytes, *len_bytes, err);
-	if (kind != GN_IMAGE_PNG && !gn_image_is_cmyk(*bytes, *len_bytes))
-		return GN_OK;
-	status = kind == GN_IMAGE_PNG ? gn_image_png_to_jpeg(*bytes, *len_bytes, quality, &jpeg, &len, err)
-				      : gn_image_cmyk_to_jpeg(*bytes, *len_bytes, quality, &jpeg, &len, err);
-	if (status)
-		return status;
 	free(*bytes);
 	*bytes = jpeg;
 	*len_bytes = len;
 	if (converted)
 		*converted = 1;
-	return GN_OK;
+}
+
+enum gn_status gn_picture_to_jpeg(unsigned char **bytes, size_t *len_bytes, int quality, int exif_rotate, int *converted,
+				  struct gn_err *err)
+{
+	enum gn_image_kind kind = gn_image_sniff(*bytes, *len_bytes);
+	int orientation = exif_rotate ? gn_image_orientation(*bytes, *len_bytes) : 1;
+	unsigned char *jpeg;
+	size_t len;
+	enum gn_status status = GN_OK;
+
+	if (converted)
+		*converted = 0;
+	if (*len_bytes && kind != GN_IMAGE_PNG && kind != GN_IMAGE_JPEG)
+		return gn_image_not_jpeg(*bytes, *len_bytes, err);
+	if (kind == GN_IMAGE_PNG || gn_image_is_cmyk(*bytes, *len_bytes)) {
+		status = kind == GN_IMAGE_PNG ? gn_image_png_to_jpeg(*bytes, *len_bytes, quality, &jpeg, &len, err)
+					      : gn_image_cmyk_to_jpeg(*bytes, *len_bytes, quality, &jpeg, &len, err);
+		if (!status)
+			replace(bytes, len_bytes, jpeg, len, converted);
+	}
+	if (!status && orientation > 1) {
+		status = gn_image_turn_jpeg(*bytes, *len_bytes, orientation, quality, &jpeg, &len, err);
+		if (!status)
+			replace(bytes, len_bytes, jpeg, len, converted);
+	}
+	return status;
 }

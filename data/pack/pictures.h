@@ -37,8 +37,10 @@ enum gn_status gn_pictures_walk(const char *const *sources, size_t count, const 
 /* As gannet pack has it by default. */
 #define GN_PICTURE_QUALITY 95
 
-/* Makes an RGB or grey JPEG of an image: PNG and CMYK are converted at this quality, others unchanged. Takes *bytes and may replace it.
+/* Makes an RGB or grey JPEG of an image: PNG and CMYK are converted at this quality, others unchanged;
+ * exif_rotate turns those whose EXIF orientation says so. Takes *bytes and may replace it.
  * converted: whether it has; may be NULL. GN_ERR_DATA for what is neither. */
-enum gn_status gn_picture_to_jpeg(unsigned char **bytes, size_t *len_bytes, int quality, int *converted, struct gn_err *err);
+enum gn_status gn_picture_to_jpeg(unsigned char **bytes, size_t *len_bytes, int quality, int exif_rotate, int *converted,
+				  struct gn_err *err);
 
 #endif

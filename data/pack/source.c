@@ -5,7 +5,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
@@ -28,12 +27,24 @@ int gn_source_passes_over(const char *component, int is_folder)
 
 int gn_source_is_split(const char *component)
 {
+	/* "seg_train", "test-images", "training_set": one word of the first kind, and else of the second */
 	static const char *const names[] = {"train", "training", "val", "valid", "validation", "test", "testing"};
+	static const char *const beside[] = {"set", "data", "dataset", "image", "images", "img", "imgs", "seg", "split"};
+	int found = 0;
 
-	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-		if (!strcasecmp(component, names[i]))
-			return 1;
-	return 0;
+	for (size_t len; *component; component += len + (component[len] != '\0')) {
+		size_t i = 0, k = 0;
+
+		len = strcspn(component, "_- .");
+		while (i < sizeof names / sizeof *names && (strncasecmp(component, names[i], len) || names[i][len]))
+			i++;
+		while (k < sizeof beside / sizeof *beside && (strncasecmp(component, beside[k], len) || beside[k][len]))
+			k++;
+		found += i < sizeof names / sizeof *names;
+		if (i == sizeof names / sizeof *names && k == sizeof beside / sizeof *beside)
+			return 0;
+	}
+	return found == 1;
 }
 
 static void strip_ending(char *archive)

@@ -3,7 +3,8 @@
  *
  * An inner archive counts as a folder of its name without ".tar". Hidden files and folders, __MACOSX, Thumbs.db, desktop.ini and
  * text files (by extension) are ignored. In folders symbolic links are followed. Archives are not trusted: their symbolic links are
- * reported as a problem and never followed; hard links, devices, absolute paths and paths with ".." are refused.
+ * reported as a problem and never followed; hard links name another file of the archive; devices, absolute paths and paths with ".." are
+ * refused. Concatenated archives are read to the end, as by tar --ignore-zeros.
  *
  * The pool's workers list folders ahead of the walk. Entry types come from readdir(); only links, and entries of file systems
  * without types, need stat().
@@ -35,6 +36,7 @@ struct gn_source_file {
 	unsigned char *bytes;
 	size_t len_bytes;	/* of bytes */
 	const char *problem;	/* why it cannot be an image (too large, not a regular file), else NULL */
+	const char *same_as;	/* a hard link, without bytes: the path of the file that has them; borrowed; NULL */
 	int is_link;		/* a symbolic link in an archive: has a problem, and its name is no evidence of a class */
 };
 

@@ -3,6 +3,7 @@
 #include "data/sample/image.h"
 #include "data/shard/names.h"
 #include "data/shard/shard.h"
+#include "src/base/file_kind.h"
 
 #include <archive.h>
 #include <archive_entry.h>
@@ -12,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define BLOCK_BYTES (256u << 10)
 
@@ -164,13 +164,18 @@ static enum gn_status hand_over(struct tar *t, struct archive_entry *entry, cons
 	return t->sink->file(t->sink->context, &file, err);
 }
 
-static enum gn_status report_link(const struct tar *t, const char *name, struct gn_err *err)
+/* to: what a hard link names, in this archive; NULL: the link is symbolic. */
+static enum gn_status report_link(const struct tar *t, const char *name, const char *to, struct gn_err *err)
 {
-	char full[GN_SHARD_NAME_MAX + 1], buffer[GN_SHARD_NAME_MAX + 1];
-	struct gn_source_file file = {.name = full, .is_link = 1,
-				      .problem = "a symbolic link, which is not followed in an archive"};
+	char full[GN_SHARD_NAME_MAX + 1], buffer[GN_SHARD_NAME_MAX + 1], target[GN_SHARD_NAME_MAX + 1], clean[GN_SHARD_NAME_MAX + 1];
+	struct gn_source_file file = {.name = full, .is_link = !to, .same_as = to ? target : NULL,
+				      .problem = to ? NULL : "a symbolic link, which is not followed in an archive"};
 	enum gn_status status = full_name(t, name, "", full, err);
 
+	if (!status && to)
+		status = clean_name(t, to, clean, sizeof clean, err);
+	if (!status && to)
+		status = full_name(t, clean, "", target, err);
 	if (status)
 		return status;
 	file.levels = gn_source_levels_of(full, strlen(t->inside), buffer, sizeof buffer);
@@ -196,7 +201,8 @@ static struct archive *new_archive(void)
 	struct archive *a = archive_read_new();
 
 	/* without filter_all: some filters execute programs */
-	if (a && (archive_read_support_format_tar(a) != ARCHIVE_OK || archive_read_support_filter_gzip(a) < ARCHIVE_WARN ||
+	if (a && (archive_read_support_format_tar(a) != ARCHIVE_OK ||
+		  archive_read_set_format_option(a, "tar", "read_concatenated_archives", "1") != ARCHIVE_OK || archive_read_support_filter_gzip(a) < ARCHIVE_WARN ||
 		  archive_read_support_filter_bzip2(a) < ARCHIVE_WARN || archive_read_support_filter_xz(a) < ARCHIVE_WARN ||
 		  archive_read_support_filter_zstd(a) < ARCHIVE_WARN)) {
 		archive_read_free(a);
@@ -260,7 +266,7 @@ static int passes_over(const char *name, int is_folder)
 
 static enum gn_status walk_entry(struct tar *t, struct archive_entry *entry, struct gn_err *err)
 {
-	const char *raw = entry_name(entry);
+	const char *raw = entry_name(entry), *link = archive_entry_hardlink(entry);
 	char name[GN_SHARD_NAME_MAX + 1];
 	enum gn_status status;
 
@@ -269,9 +275,8 @@ static enum gn_status walk_entry(struct tar *t, struct archive_entry *entry, str
 	status = clean_name(t, raw, name, sizeof name, err);
 	if (status)
 		return status;
-	if (archive_entry_hardlink(entry) || archive_entry_hardlink_utf8(entry))
-		return refuse(t, raw, "is a hard link", err);
-	if (archive_entry_filetype(entry) != AE_IFREG && archive_entry_filetype(entry) != AE_IFDIR &&
+	link = link ? link : archive_entry_hardlink_utf8(entry);
+	if (!link && archive_entry_filetype(entry) != AE_IFREG && archive_entry_filetype(entry) != AE_IFDIR &&
 	    archive_entry_filetype(entry) != AE_IFLNK)
 		return refuse(t, raw, "is a device, pipe or socket", err);
 	if (!name[0])
@@ -282,13 +287,16 @@ static enum gn_status walk_entry(struct tar *t, struct archive_entry *entry, str
 		return GN_OK;
 	}
 	if (archive_entry_filetype(entry) == AE_IFLNK)
-		return report_link(t, name, err);
+		return report_link(t, name, NULL, err);
 	t->entries++;
 	status = note_holders(t, name, err);
 	if (status)
 		return status;
 	if (archive_entry_filetype(entry) == AE_IFDIR)
 		return gn_names_add(t->folders, name, NULL, err);
+	/* pax may give a link its bytes, too */
+	if (link && archive_entry_size(entry) <= 0)
+		return report_link(t, name, link, err);
 	if (names_archive(name)) {
 		if (t->inside[0])
 			return refuse(t, raw, "is an archive in an archive in an archive", err);
@@ -323,7 +331,7 @@ static enum gn_status walk_entries(struct tar *t, struct gn_err *err)
 		if (result == ARCHIVE_EOF)
 			break;
 		/* a warning concerns the characters of a name or an attribute: the contents are good */
-		status = result < ARCHIVE_WARN ? archive_error(t, err) : walk_entry(t, entry, err);
+		status = result != ARCHIVE_OK && result != ARCHIVE_WARN ? archive_error(t, err) : walk_entry(t, entry, err);
 	}
 	if (!status)
 		status = tell_empty_folders(t, err);
@@ -332,25 +340,15 @@ static enum gn_status walk_entries(struct tar *t, struct gn_err *err)
 	return status;
 }
 
-static int is_zip(const char *path)
-{
-	char start[4];
-	FILE *f = fopen(path, "rb");
-	int zip = f && fread(start, sizeof start, 1, f) == 1 &&
-		  (!memcmp(start, "PK\3\4", sizeof start) || !memcmp(start, "PK\5\6", sizeof start));
-
-	if (f)
-		fclose(f);
-	return zip;
-}
-
 enum gn_status gn_source_walk_tar(const char *path, const struct gn_source_sink *sink, struct gn_err *err)
 {
 	struct tar t = {.sink = sink, .path = path, .inside = ""};
 	enum gn_status status;
+	const char *kind;
 
-	if (is_zip(path))
-		return gn_err_set(err, GN_ERR_DATA, "%s is a zip archive: unpack it, or make a tar of it", path);
+	kind = gn_file_kind_at(path);
+	if (kind)
+		return gn_err_set(err, GN_ERR_DATA, "%s is %s, not a tar archive: unpack it, or make a tar of it", path, kind);
 	t.archive = new_archive();
 	if (!t.archive)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "%s: no memory to read the archive", path);

@@ -79,24 +79,34 @@ static int is_same(const struct gn_pack_item *a, const struct gn_pack_item *b)
 	return a->crc32c == b->crc32c && a->length_bytes == b->length_bytes;
 }
 
-/* Images of the same bytes on both sides make an evaluation better than it is. */
+/* Images of the same bytes on both sides make an evaluation better than it is, and in two classes a network that cannot be right. name: of
+ * the other side; NULL: there is none. */
 static void warn_of_twins(struct keyed *all, size_t count, const char *name, struct gn_log *log)
 {
-	const struct gn_pack_item *held = NULL, *kept = NULL;
-	uint64_t twins = 0;
+	const struct gn_pack_item *held = NULL, *kept = NULL, *one = NULL, *other = NULL;
+	uint64_t twins = 0, conflicts = 0;
 
 	qsort(all, count, sizeof *all, by_content);
 	for (size_t i = 0, end; i < count; i = end) {
 		uint64_t held_here = 0;
 
-		for (end = i; end < count && is_same(all[i].item, all[end].item); end++)
+		for (end = i; end < count && is_same(all[i].item, all[end].item); end++) {
 			held_here += all[end].item->held_out;
+			if (all[end].item->class_id != all[i].item->class_id) {
+				conflicts++;
+				one = all[i].item;
+				other = all[end].item;
+			}
+		}
 		if (!held_here || all[end - 1].item->held_out)
 			continue;
 		twins += held_here;
 		held = all[i].item;
 		kept = all[end - 1].item;
 	}
+	if (conflicts)
+		gn_log_warn(log, "%llu image%s the same bytes as one of another class, such as %s and %s", (unsigned long long)conflicts,
+			    conflicts == 1 ? " has" : "s have", one->name, other->name);
 	if (twins)
 		gn_log_warn(log, "%llu image%s of %s %s the same bytes as one of train, such as %s and %s: remove duplicates from the source",
 			    (unsigned long long)twins, gn_text_plural(twins), name, twins == 1 ? "has" : "have", held->name, kept->name);
@@ -117,16 +127,15 @@ enum gn_status gn_pack_split_mark(struct gn_pack_set *set, const struct gn_pack_
 	uint64_t single = 0, held_out = 0;
 	enum gn_status status = options->split ? gn_pack_split_parse(options->split, &split, err) : GN_OK;
 
-	if (status || !options->split)
-		return status;
-	status = gn_sha256_create(&s, err);
+	if (!status)
+		status = gn_sha256_create(&s, err);
 	if (status)
 		return status;
 	if (!(all = calloc(set->count, sizeof *all)))
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to split %llu images", (unsigned long long)set->count);
 	for (uint64_t i = 0; i < set->count && !status; i++)
-		all[i] = (struct keyed){key_of(s, options->seed, set->items[i].name), &set->items[i]};
-	for (uint64_t i = 0, end; i < set->count && !status; i = end) {
+		all[i] = (struct keyed){options->split ? key_of(s, options->seed, set->items[i].name) : 0, &set->items[i]};
+	for (uint64_t i = 0, end; i < set->count && !status && options->split; i = end) {
 		for (end = i; end < set->count && set->items[end].class_id == set->items[i].class_id;)
 			end++;
 		qsort(all + i, end - i, sizeof *all, by_key);
@@ -134,12 +143,12 @@ enum gn_status gn_pack_split_mark(struct gn_pack_set *set, const struct gn_pack_
 			all[i + k].item->held_out = 1;
 		single += end - i == 1;
 	}
-	if (!status && !held_out)
+	if (!status && options->split && !held_out)
 		status = gn_err_set(err, GN_ERR_DATA, "--split %s: no class has two images", options->split);
-	if (!status) {
+	if (!status && options->split)
 		tell_single(single, &split, options->log);
-		warn_of_twins(all, set->count, split.name, options->log);
-	}
+	if (!status)
+		warn_of_twins(all, set->count, options->split ? split.name : NULL, options->log);
 	gn_sha256_destroy(s);
 	free(all);
 	return status;

@@ -1,8 +1,8 @@
 #include "data/sample/image.h"
 
 #include "data/sample/jpeg_trap_internal.h"
+#include "src/base/file_kind.h"
 
-#include <png.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,25 +72,9 @@ static int decode_all(struct jpeg_decompress_struct *d, struct gn_jpeg_trap *tra
 
 enum gn_image_kind gn_image_sniff(const void *data, size_t len_bytes)
 {
-	static const struct {
-		enum gn_image_kind kind;
-		size_t len;
-		const char *bytes;
-	} magic[] = {
-		{GN_IMAGE_JPEG, 3, "\xff\xd8\xff"}, {GN_IMAGE_PNG, 8, "\x89PNG\r\n\x1a\n"}, {GN_IMAGE_GIF, 6, "GIF87a"},
-		{GN_IMAGE_GIF, 6, "GIF89a"}, {GN_IMAGE_TIFF, 4, "II*\0"}, {GN_IMAGE_TIFF, 4, "MM\0*"},
-	};
-	const char *bytes = data;
+	const char *kind = gn_file_kind(data, len_bytes);
 
-	for (size_t i = 0; i < sizeof magic / sizeof *magic; i++)
-		if (len_bytes >= magic[i].len && !memcmp(bytes, magic[i].bytes, magic[i].len))
-			return magic[i].kind;
-	if (len_bytes >= 12 && !memcmp(bytes, "RIFF", 4) && !memcmp(bytes + 8, "WEBP", 4))
-		return GN_IMAGE_WEBP;
-	/* "BM" may also start a text: the reserved header bytes must be zero */
-	if (len_bytes >= 10 && !memcmp(bytes, "BM", 2) && !memcmp(bytes + 6, "\0\0\0\0", 4))
-		return GN_IMAGE_BMP;
-	return GN_IMAGE_OTHER;
+	return !kind ? GN_IMAGE_OTHER : !strcmp(kind, "a JPEG image") ? GN_IMAGE_JPEG : !strcmp(kind, "a PNG image") ? GN_IMAGE_PNG : GN_IMAGE_OTHER;
 }
 
 /* Reads a number of 2 or 4 bytes; 0 beyond the end. */
@@ -111,7 +95,7 @@ static uint32_t tiff_orientation(const unsigned char *tiff, size_t len_bytes)
 	size_t at = tiff_number(tiff, len_bytes, 4, 4);
 	uint32_t count = tiff_number(tiff, len_bytes, at, 2);
 
-	if (gn_image_sniff(tiff, len_bytes) != GN_IMAGE_TIFF)
+	if (len_bytes < 4 || (memcmp(tiff, "II*\0", 4) && memcmp(tiff, "MM\0*", 4)))
 		return 1;
 	for (uint32_t i = 0; i < count; i++)
 		if (tiff_number(tiff, len_bytes, at + 2 + 12 * (size_t)i, 2) == 0x0112)
@@ -142,16 +126,11 @@ int gn_image_orientation(const void *data, size_t len_bytes)
 
 enum gn_status gn_image_not_jpeg(const void *data, size_t len_bytes, struct gn_err *err)
 {
-	static const char *const names[] = {
-		[GN_IMAGE_PNG] = "PNG", [GN_IMAGE_GIF] = "GIF", [GN_IMAGE_WEBP] = "WebP", [GN_IMAGE_BMP] = "BMP",
-		[GN_IMAGE_TIFF] = "TIFF",
-	};
-	enum gn_image_kind kind = gn_image_sniff(data, len_bytes);
+	const char *kind = gn_file_kind(data, len_bytes);
 
-	if (kind == GN_IMAGE_OTHER)
-		return gn_err_set(err, GN_ERR_DATA, "not a JPEG file");
-	return gn_err_set(err, GN_ERR_DATA, "is a %s image, not a JPEG file; only JPEG and PNG are read: convert it",
-			  names[kind]);
+	return kind ? gn_err_set(err, GN_ERR_DATA, "is %s, not a JPEG file; only JPEG and PNG are read%s", kind,
+				 strstr(kind, " image") ? ": convert it" : "")
+		    : gn_err_set(err, GN_ERR_DATA, "not a JPEG file");
 }
 
 enum gn_status gn_image_check_jpeg(const void *data, size_t len_bytes, struct gn_image_info *out, struct gn_err *err)
@@ -277,55 +256,5 @@ enum gn_status gn_image_cmyk_to_jpeg(const void *data, size_t len_bytes, int qua
 	else
 		status = gn_image_encode_jpeg(rgb, &info, quality, jpeg, jpeg_bytes, err);
 	free(rgb);
-	return status;
-}
-
-/* The bit depth of the header chunk, which libpng's simplified API does not report. */
-static int png_depth(const unsigned char *data, size_t len_bytes)
-{
-	return len_bytes > 24 && !memcmp(data + 12, "IHDR", 4) ? data[24] : 0;
-}
-
-static enum gn_status png_accept(const png_image *image, int depth, struct gn_err *err)
-{
-	if (depth > 8)
-		return gn_err_set(err, GN_ERR_DATA, "PNG with %d bits per sample; convert it to 8", depth);
-	if (image->width > GN_IMAGE_MAX_SIDE || image->height > GN_IMAGE_MAX_SIDE ||
-	    (uint64_t)image->width * image->height > GN_IMAGE_MAX_PIXELS)
-		return gn_err_set(err, GN_ERR_DATA, "%ux%u pixels are too many", image->width, image->height);
-	return GN_OK;
-}
-
-enum gn_status gn_image_png_to_jpeg(const void *data, size_t len_bytes, int quality, unsigned char **jpeg,
-				    size_t *jpeg_bytes, struct gn_err *err)
-{
-	static const png_color white = {255, 255, 255};
-	struct gn_image_info info;
-	unsigned char *pixels = NULL;
-	enum gn_status status;
-	png_image image;
-
-	memset(&image, 0, sizeof image);
-	image.version = PNG_IMAGE_VERSION;
-	if (!png_image_begin_read_from_memory(&image, data, len_bytes)) {
-		png_image_free(&image);
-		return gn_err_set(err, GN_ERR_DATA, "bad PNG: %s", image.message);
-	}
-	status = png_accept(&image, png_depth(data, len_bytes), err);
-	if (status)
-		goto done;
-	image.format = image.format & PNG_FORMAT_FLAG_COLOR ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY;
-	info = (struct gn_image_info){.width = (uint16_t)image.width, .height = (uint16_t)image.height,
-				      .components = (uint8_t)PNG_IMAGE_PIXEL_CHANNELS(image.format)};
-	pixels = malloc(PNG_IMAGE_SIZE(image));
-	if (!pixels)
-		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %ux%u pixels", image.width, image.height);
-	else if (!png_image_finish_read(&image, &white, pixels, 0, NULL))
-		status = gn_err_set(err, GN_ERR_DATA, "bad PNG: %s", image.message);
-	else
-		status = gn_image_encode_jpeg(pixels, &info, quality, jpeg, jpeg_bytes, err);
-done:
-	png_image_free(&image);
-	free(pixels);
 	return status;
 }

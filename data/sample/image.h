@@ -19,7 +19,7 @@
 #define GN_IMAGE_MAX_SIDE 65500u	 /* in pixels; libjpeg's limit */
 #define GN_IMAGE_MAX_PIXELS (1ull << 27) /* width * height: bounds the memory of decoding */
 
-enum gn_image_kind { GN_IMAGE_JPEG, GN_IMAGE_PNG, GN_IMAGE_GIF, GN_IMAGE_WEBP, GN_IMAGE_BMP, GN_IMAGE_TIFF, GN_IMAGE_OTHER };
+enum gn_image_kind { GN_IMAGE_JPEG, GN_IMAGE_PNG, GN_IMAGE_OTHER };
 
 struct gn_image_info {
 	uint16_t width, height; /* pixels, 1 .. GN_IMAGE_MAX_SIDE */

@@ -5,6 +5,7 @@
 #include "data/shard/manifest.h"
 #include "data/shard/shard.h"
 #include "src/base/file.h"
+#include "src/base/text.h"
 
 #include <limits.h>
 #include <stdatomic.h>
@@ -166,6 +167,11 @@ uint32_t gn_dataset_classes(const struct gn_dataset *d)
 	return d->manifest.class_count;
 }
 
+int gn_dataset_exif_rotate(const struct gn_dataset *d)
+{
+	return d->manifest.exif_rotate;
+}
+
 const char *gn_dataset_class_name(const struct gn_dataset *d, uint32_t label)
 {
 	return d->manifest.classes[label].name;
@@ -174,6 +180,7 @@ const char *gn_dataset_class_name(const struct gn_dataset *d, uint32_t label)
 enum gn_status gn_dataset_same_classes(const struct gn_dataset *a, const struct gn_dataset *b, struct gn_err *err)
 {
 	uint32_t left = gn_dataset_classes(a), right = gn_dataset_classes(b), i = 0;
+	char one[512], other[512];
 
 	while (i < left && i < right && !strcmp(gn_dataset_class_name(a, i), gn_dataset_class_name(b, i)))
 		i++;
@@ -184,9 +191,10 @@ enum gn_status gn_dataset_same_classes(const struct gn_dataset *a, const struct 
 				  "pack the second with --classes %s", gn_dataset_directory(a), gn_dataset_directory(b),
 				  gn_dataset_directory(i == left ? b : a), i, gn_dataset_class_name(i == left ? b : a, i),
 				  gn_dataset_directory(a));
-	return gn_err_set(err, GN_ERR_DATA, "%s and %s have different class names: class %u is '%s' in the first, '%s' in the "
+	return gn_err_set(err, GN_ERR_DATA, "%s and %s have different class names: class %u is %s in the first, %s in the "
 			  "second; pack the second with --classes %s", gn_dataset_directory(a), gn_dataset_directory(b), i,
-			  gn_dataset_class_name(a, i), gn_dataset_class_name(b, i), gn_dataset_directory(a));
+			  gn_text_exact(gn_dataset_class_name(a, i), one, sizeof one),
+			  gn_text_exact(gn_dataset_class_name(b, i), other, sizeof other), gn_dataset_directory(a));
 }
 
 const char *gn_dataset_digest(const struct gn_dataset *d)

@@ -50,6 +50,8 @@ const char *gn_dataset_directory(const struct gn_dataset *d);
 uint64_t gn_dataset_count(const struct gn_dataset *d);
 uint32_t gn_dataset_classes(const struct gn_dataset *d);
 /* Borrowed. */
+/* Whether its images were turned as their EXIF orientation says (gannet pack --exif-rotate). */
+int gn_dataset_exif_rotate(const struct gn_dataset *d);
 const char *gn_dataset_class_name(const struct gn_dataset *d, uint32_t label);
 /* GN_ERR_DATA, naming the first label that differs, unless both have the same class names in the same order. */
 enum gn_status gn_dataset_same_classes(const struct gn_dataset *a, const struct gn_dataset *b, struct gn_err *err);

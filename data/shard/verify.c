@@ -5,7 +5,6 @@
 #include "data/shard/folders.h"
 #include "data/shard/manifest.h"
 #include "data/shard/shard.h"
-#include "src/base/file.h"
 #include "src/base/thread_pool.h"
 
 #include <errno.h>

@@ -9,7 +9,6 @@
 #include "src/base/file.h"
 #include "src/base/trust.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>

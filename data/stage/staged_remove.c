@@ -1,14 +1,11 @@
 #include "data/stage/staged_internal.h"
 
-#include "data/stage/stage_marker.h"
 #include "data/stage/stage_owner.h"
 #include "data/stage/tree_target_internal.h"
-#include "src/base/file.h"
 #include "src/base/trust.h"
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

@@ -41,10 +41,12 @@ enum gn_status gn_pread_full(int fd, void *data, size_t len_bytes, uint64_t offs
 	return GN_OK;
 }
 
-enum gn_status gn_write_full(int fd, const void *data, size_t len_bytes, const char *path, struct gn_err *err)
+/* At the place of the file when offset is NULL. */
+static enum gn_status write_full(int fd, const char *data, size_t len_bytes, const uint64_t *offset, const char *path, struct gn_err *err)
 {
 	for (size_t done = 0; done < len_bytes;) {
-		ssize_t n = write(fd, (const char *)data + done, len_bytes - done);
+		ssize_t n = offset ? pwrite(fd, data + done, len_bytes - done, (off_t)(*offset + done))
+				   : write(fd, data + done, len_bytes - done);
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -55,19 +57,14 @@ enum gn_status gn_write_full(int fd, const void *data, size_t len_bytes, const c
 	return GN_OK;
 }
 
-enum gn_status gn_pwrite_full(int fd, const void *data, size_t len_bytes, uint64_t offset, const char *path,
-			      struct gn_err *err)
+enum gn_status gn_write_full(int fd, const void *data, size_t len_bytes, const char *path, struct gn_err *err)
 {
-	for (size_t done = 0; done < len_bytes;) {
-		ssize_t n = pwrite(fd, (const char *)data + done, len_bytes - done, (off_t)(offset + done));
+	return write_full(fd, data, len_bytes, NULL, path, err);
+}
 
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return gn_err_errno(err, errno, "cannot write %s", path);
-		done += (size_t)n;
-	}
-	return GN_OK;
+enum gn_status gn_pwrite_full(int fd, const void *data, size_t len_bytes, uint64_t offset, const char *path, struct gn_err *err)
+{
+	return write_full(fd, data, len_bytes, &offset, path, err);
 }
 
 enum gn_status gn_path_join(char *out, size_t out_size, const char *directory, const char *name, struct gn_err *err)
@@ -198,6 +195,27 @@ enum gn_status gn_file_load(const char *path, size_t max_bytes, char **out, size
 	*out = text;
 	if (len_bytes)
 		*len_bytes = (size_t)info.st_size;
+	return GN_OK;
+}
+
+enum gn_status gn_file_load_text(const char *path, size_t max_bytes, char **out, size_t *len_bytes, struct gn_err *err)
+{
+	size_t len = 0, to = 0, at;
+	char *text;
+	enum gn_status status = gn_file_load(path, max_bytes, &text, &len, err);
+
+	if (status)
+		return status;
+	if (strlen(text) != len) {
+		free(text);
+		return gn_err_set(err, GN_ERR_DATA, "%s holds a zero byte: is it UTF-16? save it as UTF-8", path);
+	}
+	for (at = strncmp(text, "\xef\xbb\xbf", 3) ? 0 : 3; at <= len; at++)
+		if (text[at] != '\r' || text[at + 1] != '\n')
+			text[to++] = text[at];
+	*out = text;
+	if (len_bytes)
+		*len_bytes = to - 1;
 	return GN_OK;
 }
 

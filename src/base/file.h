@@ -41,6 +41,8 @@ enum gn_status gn_free_bytes(const char *path, uint64_t *out, struct gn_err *err
 /* Reads a whole regular file of at most max_bytes and appends a zero byte. The caller frees *out. len_bytes may be NULL. A larger
  * file is GN_ERR_DATA. */
 enum gn_status gn_file_load(const char *path, size_t max_bytes, char **out, size_t *len_bytes, struct gn_err *err);
+/* The same for text in UTF-8 that people write: a byte order mark is dropped, CR LF becomes LF. A zero byte is GN_ERR_DATA. */
+enum gn_status gn_file_load_text(const char *path, size_t max_bytes, char **out, size_t *len_bytes, struct gn_err *err);
 /* GN_ERR_IO when path is a device, a FIFO, a socket or a folder, which rename() would replace or fail on. */
 enum gn_status gn_file_check_replaceable(const char *path, struct gn_err *err);
 /* GN_ERR_USAGE, naming --option, when no file can be made in the folder of path: before the work whose result it is to hold. */

@@ -8,7 +8,7 @@ libgannet_base_a_SOURCES = \
 	src/base/cipher_file.c src/base/cipher_file.h \
 	src/base/data_key.c src/base/data_key.h \
 	src/base/descriptors.c src/base/descriptors.h \
-	src/base/file.c src/base/file.h \
+	src/base/file.c src/base/file.h src/base/file_kind.c src/base/file_kind.h \
 	src/base/half.h \
 	src/base/vector.h \
 	src/base/hostlist.c src/base/hostlist.h \

@@ -67,7 +67,7 @@ static enum gn_status read_file(const struct gn_command *command, const char *pa
 	char *text;
 	size_t len;
 	int number = 0;
-	enum gn_status status = gn_file_load(path, FILE_MAX_BYTES, &text, &len, err);
+	enum gn_status status = gn_file_load_text(path, FILE_MAX_BYTES, &text, &len, err);
 
 	if (status)
 		return gn_err_prefix(err, "--options");

@@ -1,6 +1,7 @@
 #include "src/base/text.h"
 
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Length of the UTF-8 character at p, with its code point in *code; 0 for invalid bytes (RFC 3629: no overlong forms, no
@@ -29,7 +30,8 @@ static int is_control(uint32_t code)
 	       (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
 }
 
-const char *gn_text_visible(const char *text, char *buffer, size_t size_bytes)
+/* least: code points from which on characters are escaped. */
+static const char *escape(const char *text, int keep_controls, uint32_t least, char *buffer, size_t size_bytes)
 {
 	static const char digits[] = "0123456789abcdef";
 	const unsigned char *p = (const unsigned char *)text;
@@ -38,19 +40,38 @@ const char *gn_text_visible(const char *text, char *buffer, size_t size_bytes)
 	while (*p) {
 		uint32_t code = 0;
 		size_t len = decode(p, &code);
-		int escape = !len || is_control(code);
+		int is_escaped = !len || code >= least || (!keep_controls && is_control(code));
 
 		len = len ? len : 1;
-		if ((escape ? 4 * len : len) >= size_bytes - used)
+		if ((is_escaped ? 4 * len : len) >= size_bytes - used)
 			break;
-		if (!escape)
+		if (!is_escaped)
 			memcpy(buffer + used, p, len);
-		for (size_t i = 0; escape && i < len; i++)
+		for (size_t i = 0; is_escaped && i < len; i++)
 			memcpy(buffer + used + 4 * i, (char[]){'\\', 'x', digits[p[i] >> 4], digits[p[i] & 15]}, 4);
-		used += escape ? 4 * len : len;
+		used += is_escaped ? 4 * len : len;
 		p += len;
 	}
 	buffer[used] = '\0';
+	return buffer;
+}
+
+const char *gn_text_visible(const char *text, char *buffer, size_t size_bytes)
+{
+	return escape(text, 0, UINT32_MAX, buffer, size_bytes);
+}
+
+const char *gn_text_valid(const char *text, char *buffer, size_t size_bytes)
+{
+	return escape(text, 1, UINT32_MAX, buffer, size_bytes);
+}
+
+const char *gn_text_exact(const char *text, char *buffer, size_t size_bytes)
+{
+	char bytes[256];
+
+	escape(text, 0, 0x80, bytes, sizeof bytes);
+	snprintf(buffer, size_bytes, strchr(bytes, '\\') ? "'%s' (%s)" : "'%s'", text, bytes);
 	return buffer;
 }
 

@@ -14,6 +14,11 @@
  * 0x20, 0x7f to 0x9f, and those that change the writing direction) and invalid bytes become \xNN. Text that does not fit is cut at
  * a character. Idempotent: a backslash is copied unchanged. */
 const char *gn_text_visible(const char *text, char *buffer, size_t size_bytes);
+/* The same, but characters that control a terminal stay: UTF-8 for JSON, with \xNN in place of invalid bytes. */
+const char *gn_text_valid(const char *text, char *buffer, size_t size_bytes);
+/* Two texts that differ, as messages need them: those that look alike, for one has a byte that is not ASCII, are followed by their bytes,
+ * "\xc3\x84pfel". Writes text to buffer, and returns it. */
+const char *gn_text_exact(const char *text, char *buffer, size_t size_bytes);
 /* "" for 1, else "s". */
 const char *gn_text_plural(uint64_t count);
 /* Whether ending ends text and is not all of it. */

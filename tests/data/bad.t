@@ -110,7 +110,8 @@ expect 0 'skipped aside.tar: dog: a symbolic link' 'link beside the folder aroun
 	"$gannet" pack --skip-bad --out out aside.tar
 rm -r out dog
 rm in/1/soft.jpg && ln in/1/1_00700.jpg in/1/z.jpg && tar -cf hard.tar in
-expect 3 'is a hard link: refused' 'archive with a hard link' "$gannet" pack --skip-bad --out out hard.tar
+expect 0 ' 201 images of 2 classes.* 0 skipped' 'archive with a hard link' "$gannet" pack --out out hard.tar
+rm -r out
 fresh && mkfifo in/1/pipe && tar -cf pipe.tar in
 expect 3 'is a device, pipe or socket: refused' 'archive with a pipe' "$gannet" pack --skip-bad --out out pipe.tar
 fresh && tar -cf good.tar in && head -c 100000 good.tar >cut.tar
@@ -122,7 +123,7 @@ flip good.tar.xz 30000
 expect 3 'good.tar.xz.*(damaged|bad JPEG|ends after)' 'bit-flipped compressed archive' "$gannet" pack --out out good.tar.xz
 expect 3 'names.*not a tar archive' 'file that is no archive' "$gannet" pack --out out names
 printf 'PK\003\004rest' >images.zip
-expect 3 'images.zip is a zip archive: unpack it, or make a tar' 'zip archive' "$gannet" pack --out out images.zip
+expect 3 'images.zip is a zip archive, not a tar archive: unpack it, or make a tar' 'zip archive' "$gannet" pack --out out images.zip
 cp good.tar inner.tar && tar -cf middle.tar inner.tar && tar -cf outer.tar middle.tar
 expect 3 'archive in an archive in an archive' 'archives nested too deep' "$gannet" pack --out out outer.tar
 check 'none of them left anything' gone

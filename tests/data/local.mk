@@ -1,4 +1,4 @@
-SHELL_TESTS += tests/data/bad.t tests/data/bench_io.t tests/data/decode.t tests/data/encrypt.t tests/data/imagenet.t tests/data/pack.t tests/data/pack_resume.t tests/data/pack_split.t tests/data/preview.t tests/data/stage.t
+SHELL_TESTS += tests/data/archives.t tests/data/bad.t tests/data/bench_io.t tests/data/decode.t tests/data/encrypt.t tests/data/imagenet.t tests/data/pack.t tests/data/pack_resume.t tests/data/pack_split.t tests/data/preview.t tests/data/stage.t
 SHELL_TESTS += tests/data/stage_tree.t tests/data/stage_list.t tests/data/stage_nodes.t tests/data/stage_faulty.t
 UNIT_TESTS += tests/data/test_balance
 tests_data_test_balance_SOURCES = tests/data/test_balance.c
@@ -58,7 +58,11 @@ tests_data_test_encryption_SOURCES = tests/data/test_encryption.c
 tests_data_test_encryption_CPPFLAGS = $(TEST_CPPFLAGS) $(CRYPTO_CFLAGS)
 tests_data_test_encryption_LDADD = $(DATA_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
 
-UNIT_TESTS += tests/data/test_image tests/data/test_labels tests/data/test_manifest tests/data/test_shard tests/data/test_source
+UNIT_TESTS += tests/data/test_image tests/data/test_labels tests/data/test_manifest tests/data/test_png tests/data/test_shard tests/data/test_source
+
+tests_data_test_png_SOURCES = tests/data/test_png.c
+tests_data_test_png_CPPFLAGS = $(TEST_CPPFLAGS) $(PNG_CFLAGS)
+tests_data_test_png_LDADD = $(DATA_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
 
 tests_data_test_image_SOURCES = tests/data/test_image.c tests/data/picture.c tests/data/picture.h
 tests_data_test_image_CPPFLAGS = $(TEST_CPPFLAGS) $(JPEG_CFLAGS) $(PNG_CFLAGS)

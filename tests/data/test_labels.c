@@ -25,20 +25,23 @@ static void refuse(const char *text, size_t len, const char *why)
 		fail_msg("'%s' does not say '%s'", err.text, why);
 }
 
-static void lines_are_taken_as_they_are(void **state)
+static void fields_are_those_of_rfc_4180(void **state)
 {
-	struct gn_labels *l = parse("a.jpg,cat\nb/c d.jpg,great white, shark\r\n e.jpg, cat");
+	struct gn_labels *l = parse("a.jpg,cat\nb/c d.jpg,\"great white, shark\"\n e.jpg , cat\t\n\"f,\"\"g\"\".jpg\" ,\" cat \"\nh\"i.jpg,5\" disk");
 	uint32_t index = 9;
 
 	(void)state;
-	assert_int_equal(gn_labels_count(l), 3);
+	assert_int_equal(gn_labels_count(l), 5);
 	assert_true(gn_labels_find(l, "b/c d.jpg", &index));
 	assert_int_equal(index, 1);
 	assert_string_equal(gn_labels_class(l, 1), "great white, shark");
-	assert_string_equal(gn_labels_image(l, 2), " e.jpg");
-	assert_string_equal(gn_labels_class(l, 2), " cat");
+	assert_string_equal(gn_labels_image(l, 2), "e.jpg");
+	assert_string_equal(gn_labels_class(l, 2), "cat");
 	assert_int_equal(gn_labels_line(l, 2), 3);
-	assert_false(gn_labels_find(l, "e.jpg", &index));
+	assert_string_equal(gn_labels_image(l, 3), "f,\"g\".jpg");
+	assert_string_equal(gn_labels_class(l, 3), " cat ");
+	assert_string_equal(gn_labels_image(l, 4), "h\"i.jpg");
+	assert_string_equal(gn_labels_class(l, 4), "5\" disk");
 	gn_labels_destroy(l);
 	gn_labels_destroy(NULL);
 }
@@ -51,7 +54,7 @@ static void a_heading_is_the_first_line_alone(void **state)
 	assert_int_equal(gn_labels_count(l), 1);
 	assert_int_equal(gn_labels_line(l, 0), 2);
 	gn_labels_destroy(l);
-	l = parse("\xef\xbb\xbfname,class\na,b\n");
+	l = parse("\"name\", class\na,b\n");
 	assert_int_equal(gn_labels_count(l), 1);
 	gn_labels_destroy(l);
 	l = parse("a,b\nname,class\n");
@@ -66,16 +69,21 @@ static void bad_lines_are_named(void **state)
 	(void)state;
 	refuse("", 0, "list names no images");
 	refuse("name,class\n", 11, "list names no images");
-	refuse("a,b\n\nc,d\n", 9, "line 2 is not NAME,CLASS");
-	refuse("a,b\nc\n", 6, "line 2 is not NAME,CLASS: 'c'");
+	refuse("a,b\n\nc,d\n", 9, "line 2 has 1 field, not NAME,CLASS");
+	refuse("a,b\nc\n", 6, "line 2 has 1 field, not NAME,CLASS");
+	refuse("a,b\nc,d,0.7\n", 12, "line 2 has 3 fields, not NAME,CLASS");
+	refuse("a,b\n\"c\"d,e\n", 12, "line 2: field 1 has more than 4095 bytes, a zero byte, or quotes that do not end it");
+	refuse("a,b\n\"c,d\ne,f\"\n", 15, "line 2: field 1 has more than 4095 bytes, a zero byte, or quotes that do not end it");
+	refuse("a,b\nx\0,c\n", 9, "line 2: field 1 has more than 4095 bytes, a zero byte, or quotes that do not end it");
+	refuse("a,b\n\"", 5, "line 2: field 1");
+	refuse("a, \t\n", 5, "line 1 is not NAME,CLASS: 'a,'");
 	refuse("a,b\n,d\n", 7, "line 2 is not NAME,CLASS");
 	refuse("a,\n", 3, "line 1 is not NAME,CLASS");
 	refuse("a,b\nc,d\na,e\n", 12, "line 3 repeats image 'a' (first in line 1)");
-	refuse("a,b\nc,d\0e\n", 10, "line 2 holds a zero byte");
 	memset(longest, 'x', sizeof longest);
-	refuse(longest, sizeof longest, "line 1 is too long");
+	refuse(longest, sizeof longest, "line 1: field 1 has more than 4095 bytes");
 	longest[1] = ',';
-	refuse(longest, 5000, "line 1: names may have at most 4095 bytes");
+	refuse(longest, 5000, "line 1: field 2 has more than 4095 bytes");
 }
 
 static void many_lines_are_found(void **state)
@@ -105,7 +113,7 @@ static void many_lines_are_found(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(lines_are_taken_as_they_are),
+		cmocka_unit_test(fields_are_those_of_rfc_4180),
 		cmocka_unit_test(a_heading_is_the_first_line_alone),
 		cmocka_unit_test(bad_lines_are_named),
 		cmocka_unit_test(many_lines_are_found),

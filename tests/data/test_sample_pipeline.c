@@ -169,10 +169,30 @@ static void channels_have_their_own_numbers(void **state)
 	gn_sample_pipeline_destroy(s);
 }
 
+/* Without augmentation all pixels are used, as in evaluation: no decoding at half the size. */
+static void training_without_augmentation_is_evaluation(void **state)
+{
+	struct gn_loader_options o = options();
+	float image[2][3 * 8 * 8];
+	struct gn_err err;
+	int32_t label;
+
+	o.height = o.width = 8;
+	for (o.training = 0; o.training < 2; o.training++) {
+		struct gn_sample_pipeline *r = NULL;
+
+		must(gn_sample_pipeline_create(*state, &o, &r, &err), &err);
+		must(gn_sample_pipeline_run(r, 0, good, image[o.training], NULL, &label, &err), &err);
+		gn_sample_pipeline_destroy(r);
+	}
+	assert_memory_equal(image[0], image[1], sizeof image[0]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(samples_that_lie_are_named),
+		cmocka_unit_test(training_without_augmentation_is_evaluation),
 		cmocka_unit_test(channels_have_their_own_numbers),
 	};
 
