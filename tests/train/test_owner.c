@@ -10,9 +10,22 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+/* Seconds by which this process's own clock is moved on at each look at it, instead of the library's clock_gettime(). */
+static atomic_int each_look_s, skipped_s;
+
+int clock_gettime(clockid_t id, struct timespec *t)
+{
+	int code = (int)syscall(SYS_clock_gettime, id, t);
+
+	if (!code && id == CLOCK_MONOTONIC)
+		t->tv_sec += atomic_fetch_add(&skipped_s, each_look_s) + each_look_s;
+	return code;
+}
 
 static char root[64], path[128];
 static const volatile sig_atomic_t stopped = 1;
@@ -77,6 +90,22 @@ static enum gn_status claim_at_once(struct gn_err *err)
 		assert_false(is_there());
 	}
 	return status;
+}
+
+/* A file server's clock was set back, or the folder was copied: the time says nothing, and silence counts by one's own clock. */
+static void test_a_heartbeat_in_the_future(void **state)
+{
+	struct gn_owner *o;
+	struct gn_err err;
+
+	(void)state;
+	leave_file("\"host\": \"", "\"host\": \"not-", -86400);
+	assert_int_equal(claim_at_once(&err), GN_ERR_STOPPED);
+	leave_file("\"host\": \"", "\"host\": \"not-", -86400);
+	each_look_s = GN_OWNER_DEAD_S / 2;
+	assert_ok(gn_owner_claim(root, NULL, NULL, NULL, &o, &err));
+	each_look_s = 0;
+	gn_owner_release(o);
 }
 
 static void test_one_at_a_time(void **state)
@@ -366,6 +395,7 @@ int main(void)
 		cmocka_unit_test(test_dead_on_this_host),
 		cmocka_unit_test(test_another_host),
 		cmocka_unit_test(test_a_heartbeat_is_seen),
+		cmocka_unit_test(test_a_heartbeat_in_the_future),
 		cmocka_unit_test(test_requeued_job),
 		cmocka_unit_test(test_one_heir),
 		cmocka_unit_test(test_taken_over),

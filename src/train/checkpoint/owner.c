@@ -1,5 +1,6 @@
 #include "src/train/checkpoint/owner_internal.h"
 
+#include "src/base/clock.h"
 #include "src/base/file.h"
 #include "src/base/thread.h"
 
@@ -119,6 +120,7 @@ static enum gn_status wait_until_free(const struct gn_owner *o, const char *pred
 {
 	struct gn_owner_file first, now;
 	char other[256];
+	uint64_t first_ns = 0;
 	double age_s;
 
 	for (int looks = 0;; looks++) {
@@ -132,6 +134,9 @@ static enum gn_status wait_until_free(const struct gn_owner *o, const char *pred
 			return status;
 		if (worlds_after(o, &now.who) > 0)
 			return is_out(o, &now.who, err);
+		/* a time in the future says nothing: then silence counts from the first look, by this process's clock */
+		if (age_s < 0)
+			age_s = looks && is_same(&first, &now) ? (double)(gn_clock_ns() - first_ns) * 1e-9 : 0;
 		verdict = (predecessor && *predecessor && !strcmp(now.who.nonce, predecessor)) || worlds_after(o, &now.who) < 0
 			? DEAD : judge(&now.who, &o->self, age_s);
 		if (verdict == ALIVE || (looks && now.who.nonce[0] && is_same(&first, &now) &&
@@ -143,8 +148,10 @@ static enum gn_status wait_until_free(const struct gn_owner *o, const char *pred
 			gn_log_warn(log, "the checkpoint folder belongs to %s, last heartbeat %.0f s ago: waiting for another "
 				    "heartbeat, for "
 				    "%.0f s", gn_owner_describe(&now.who, other), age_s, GN_OWNER_DEAD_S - age_s);
-		if (!looks || !is_same(&first, &now))
+		if (!looks || !is_same(&first, &now)) {
 			first = now;
+			first_ns = gn_clock_ns();
+		}
 		sleep_one_beat(stop);
 		if (stop && *stop)
 			return gn_err_set(err, GN_ERR_STOPPED, "stopped on request while waiting for %s", gn_owner_describe(&now.who, other));
