@@ -4,7 +4,6 @@
 #include "data/shard/folders.h"
 #include "data/shard/manifest.h"
 #include "data/shard/shard.h"
-#include "src/base/file.h"
 #include "src/base/json.h"
 #include "src/base/text.h"
 #include "src/cmd/cmd.h"
@@ -100,8 +99,7 @@ static const struct gn_command command = {
 		    "  gannet info --plan resnet50 --batch 16\n"
 		    "  gannet info --plan vgg16 --parallel auto --nodes 4 --link-gbit 1\n"
 		    "  gannet info --topology\n  lstopo node.xml && gannet info --topology node.xml --ranks 8\n",
-	.options = options,
-	.option_count = sizeof options / sizeof *options,
+	GN_OPTIONS(options),
 	.positional_min = 0,
 	.positional_max = 1,
 };
@@ -188,7 +186,7 @@ static void print_dataset(const char *path, const struct gn_manifest *m, const s
 	if (m->skipped)
 		printf("skipped    %llu bad image%s when packing\n", (unsigned long long)m->skipped, gn_text_plural(m->skipped));
 	if (m->exif_rotate)
-		puts("turned     as EXIF orientations say, when packing; gannet predict does not turn files");
+		puts("turned     as EXIF orientations say, when packing; gannet predict does the same to files");
 	if (m->key_check[0])
 		printf("encrypted  AES-256-GCM, key %.16s; names, classes and sizes are not\n", m->key_check);
 	printf("classes    %u\n", m->class_count);

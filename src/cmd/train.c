@@ -10,7 +10,6 @@
 #include "src/train/loop/elastic.h"
 #include "src/train/loop/input.h"
 #include "src/train/loop/served.h"
-#include "src/train/loop/trainer.h"
 #include "src/train/model/model.h"
 #include "src/train/optim/recipe.h"
 #include "src/train/parallel/mesh.h"
@@ -148,6 +147,11 @@ enum gn_status gn_train_in_world(const struct gn_train_options *given, struct gn
 		o->overlap = GN_OVERLAP_MEASURE;
 	if (!status && o->recipe)
 		status = apply_recipe(o, gn_train_workers(o, gn_comm_size(comm)), &recipe, &recipe_text, err);
+	if (!status && o->parallel && (!o->carried || o->carried->world == 1)) {
+		o->mesh_ranks = gn_train_servers(o).mode == GN_UPDATE_ALLREDUCE ? gn_comm_size(comm) : gn_train_workers(o, gn_comm_size(comm));
+		status = gn_train_check_options(o, err);
+		*told = status && gn_comm_rank(comm) > 0;
+	}
 	if (!status && gn_comm_rank(comm) == 0 && (o->steps || o->epochs))
 		warn_of_unused(given, o, log);
 	gn_options_describe(&gn_train_command, o, gn_train_own_options(o), &agreed);

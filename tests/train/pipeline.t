@@ -151,6 +151,9 @@ refuse '65536 x --micro-batches 65536: a step has at most' 'more batches than ca
 	--micro-batches 65536 --parallel pipeline=2
 refuse 'what is trained depends on the mesh' 'auto and updates without a pause' --parallel auto --pipe-schedule pipedream
 refuse 'each mesh has cuts of its own' 'cuts for all meshes' --parallel auto --cut fc1
+refuse '.--parallel auto and --sync-bn cannot be combined: which batches are of one statistic' 'auto and statistics over meshes' --parallel auto \
+	--sync-bn all
+refuse '.--parallel auto and --compress topk:0.1 cannot be combined' 'auto and what is compressed together' --parallel auto --compress topk:0.1
 refuse '.--parallel auto and --shard gradients cannot be combined' 'auto and what pipelines cannot' --parallel auto --shard gradients
 refuse '--cut is where stages of a pipeline begin' 'a cut without a pipeline' --cut fc1
 refuse '--recompute is of stages, and needs a pipeline' 'nothing to recompute' --recompute
@@ -169,6 +172,20 @@ refuse 'form pipelines of as many stages as before' 'a mesh that would be chosen
 refuse 'none of data=N' 'another word' --parallel experts=2
 refuse '2 ranks' 'too few ranks' --parallel data=1,pipeline=2
 expect 1 'name with --cut where stages begin' 'layers that are not measured' net ref 2 lenet --parallel pipeline=2 --device ref
-expect 2 'recompute is of pipelines, and --parallel data=2 has none on 2 ranks' 'a mesh without stages' net stages 2 lenet --parallel data=2 --recompute
+# As many ranks as N of data=N are no pipeline: what pipelines refuse is taken, and gives the bits of a run without --parallel.
+plain_data() { # NAME RANKS MODEL OPTION...
+	check "data=2 with ${*:4}" net "of-$1" "$2" "$3" --steps 2 "${@:4}" --parallel data=2
+	check 'without' net "no-$1" "$2" "$3" --steps 2 "${@:4}"
+	check 'the same bits' same "of-$1" "no-$1"
+}
+plain_data freeze 2 lenet --batch 4 --freeze 'conv1.*'
+plain_data local 2 lenet --batch 4 --local-steps 2
+plain_data gradients 2 lenet --batch 4 --shard gradients
+plain_data server 3 lenet --batch 4 --update sync --servers 1
+plain_data near 2 lenet --batch 4 --checkpoint-local "$scratch/near"
+plain_data sizes 2 resnet20 --batch 4 --channels 1 --side 28 --resize-schedule 0:20,1:28
+expect 2 'local-steps cannot be combined: stages of one network' 'data=2 of four ranks is a pipeline' net four 4 lenet --steps 2 --batch 4 --local-steps 2 \
+	--parallel data=2
+expect 2 'recompute is of stages, and needs a pipeline: give --parallel pipeline=N, too' 'a mesh without stages' net stages 2 lenet --parallel data=2 --recompute
 expect 2 'lenet cannot be cut before' 'a cut in a wrong place' net cut 2 lenet --parallel pipeline=2 --cut conv1
 finish

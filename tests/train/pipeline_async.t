@@ -32,6 +32,21 @@ check 'a part, in a checkpoint' net part 3 lenet --batch 4 --steps 4 --ema 0.9 -
 check 'the definition with a pause there' oracle lenet 28 1 conv2,fc1 4 1 8 4
 check 'the rest' net part 3 lenet --batch 4 --steps 8 --ema 0.9 --parallel pipeline=3 --cut conv2,fc1 --pipe-schedule pipedream --resume auto
 check 'the same bits' is_oracle part
+# Without --cut they come from measured times: whoever goes on has those of the checkpoint.
+uncut() { GANNET_LOG=info net uncut 3 lenet --batch 4 --parallel pipeline=3 --pipe-schedule pipedream "$@" >"$scratch/uncut.out" 2>&1; }
+cut_of() { python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["cut"])' "$scratch/uncut/$1/manifest.json"; }
+moved() { # the checkpoint's other than those that are measured
+	python3 - "$scratch/uncut/latest/manifest.json" <<'PY'
+import json, os, sys
+m = json.load(open(sys.argv[1])); m["cut"] = "conv2,fc2"; json.dump(m, open(sys.argv[1], "w"))
+PY
+}
+check 'without --cut' uncut --steps 2
+check 'the checkpoint and the log name the cuts' test "$(cut_of latest)" = "$("$jsonl" "$scratch/uncut.jsonl" start mesh.cut)"
+check 'of a checkpoint with other ones' moved
+check 'another run goes on' uncut --steps 3 --resume auto
+expect 0 'stages begin where those of .* do: --cut conv2,fc2' 'with these' cat "$scratch/uncut.out"
+check 'and hands them on' test "$(cut_of step-00000003)" = conv2,fc2
 
 # With a pause after each update nothing is stale: the bits of 1f1b, of two pipelines and mixed images, too.
 mix='--batch 8 --steps 3 --checkpoint-every 1 --mixup 0.2 --ema 0.9 --parallel data=2,pipeline=2 --cut fc1'

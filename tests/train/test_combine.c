@@ -34,6 +34,7 @@ static void ask(struct gn_train_options *o, const char *example)
 		{"--checkpoint c --checkpoint-local l", "l", offsetof(struct gn_train_options, checkpoint_local)},
 		{"--trace t.json", "t.json", offsetof(struct gn_train_options, trace)},
 		{"--elastic 2:4 --checkpoint c", "2:4", offsetof(struct gn_train_options, elastic)},
+		{"--parallel auto", "auto", offsetof(struct gn_train_options, parallel)},
 		{"--parallel data=1,pipeline=2", "data=1,pipeline=2", offsetof(struct gn_train_options, parallel)},
 		{"--parallel data=1,tensor=2", "data=1,tensor=2", offsetof(struct gn_train_options, parallel)},
 		{"--pipe-schedule pipedream", "pipedream", offsetof(struct gn_train_options, pipe_schedule)},

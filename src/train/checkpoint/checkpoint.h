@@ -50,7 +50,11 @@ struct gn_input_spec {
 	double mean[3], deviation[3];
 	int64_t resize_shorter;
 	enum gn_interpolation interpolation;
+	int exif_rotate; /* the images that it was trained on were turned as their EXIF orientation says */
 };
+
+/* More than the names of all places where a network can be cut. */
+enum { GN_CHECKPOINT_CUT_MAX = 4096 };
 
 struct gn_checkpoint_info {
 	struct gn_run_state state;
@@ -72,6 +76,7 @@ struct gn_checkpoint_info {
 	enum gn_optim_kind optimizer; /* determines the meaning of the slots */
 	int has_average;	      /* when loading: ema.safetensors exists */
 	int64_t number;		      /* of checkpoints that the run has saved, with this one; 0: not said */
+	char cut[GN_CHECKPOINT_CUT_MAX]; /* of a pipeline, as --cut takes it: where its stages begin; "": there are none */
 	char compress[32];	      /* the method of compression that was in use, as gn_compress_name has it; "": not said */
 };
 

@@ -29,6 +29,7 @@ static void json_input(struct gn_json *j, const struct gn_input_spec *input)
 	json_values(j, "deviation", input->deviation, 3);
 	gn_json_int(j, "resize_shorter", input->resize_shorter);
 	gn_json_string(j, "interpolation", gn_interpolation_name(input->interpolation));
+	gn_json_bool(j, "exif_rotate", input->exif_rotate);
 	gn_json_end(j);
 }
 
@@ -41,7 +42,7 @@ void gn_checkpoint_put_preprocessing(struct gn_json *j, const char *key, const s
 
 	gn_json_object(j, key);
 	gn_json_string(j, "color", info->channels == 1 ? "L" : "RGB");
-	gn_json_bool(j, "exif_orientation", 0);
+	gn_json_bool(j, "exif_orientation", info->input.exif_rotate);
 	if (gn_crop_resize(&lo))
 		gn_json_uint(j, "resize_shorter", gn_crop_resize(&lo));
 	else
@@ -98,6 +99,8 @@ static void json_info(struct gn_json *j, const struct gn_checkpoint_info *info)
 	gn_json_end(j);
 	if (info->number)
 		gn_json_int(j, "number", info->number);
+	if (info->cut[0])
+		gn_json_string(j, "cut", info->cut);
 	if (info->compress[0])
 		gn_json_string(j, "compress", info->compress);
 	if (info->options)
@@ -217,6 +220,7 @@ static const char *parse_info(const json_t *root, struct gn_checkpoint_info *inf
 	    get_count(input, "resize_shorter", 0, 1 << 16, &info->input.resize_shorter))
 		return "input";
 	/* absent before 0.2.0 */
+	info->input.exif_rotate = json_is_true(json_object_get(input, "exif_rotate")); /* absent in older ones */
 	if (json_object_get(input, "interpolation") &&
 	    (get_text(input, "interpolation", interpolation, sizeof interpolation) ||
 	     gn_interpolation_parse(interpolation, &info->input.interpolation, NULL)))
@@ -234,6 +238,8 @@ static const char *parse_info(const json_t *root, struct gn_checkpoint_info *inf
 		return "ranks";
 	if (json_object_get(root, "number") && get_count(root, "number", 1, INT64_MAX, &info->number))
 		return "number";
+	if (json_object_get(root, "cut") && get_text(root, "cut", info->cut, sizeof info->cut))
+		return "cut";
 	if (json_object_get(root, "compress") && get_text(root, "compress", info->compress, sizeof info->compress))
 		return "compress";
 	return parse_optimizer(root, info);

@@ -124,12 +124,30 @@ static int asks_trace(const struct gn_train_options *o)
 	return o->trace != NULL;
 }
 
-/* Or may, of a number of ranks that is not known here. */
+/* Or may: "data=2" is of pipelines where there are more than two ranks. */
+static int may_be_pipeline(const struct gn_train_options *o)
+{
+	struct gn_mesh_shape shape;
+
+	return o->parallel && !gn_mesh_parse(o->parallel, (int)o->mesh_ranks, &shape, NULL) && shape.pipeline != 1;
+}
+
+static int asks_auto_mesh(const struct gn_train_options *o)
+{
+	return o->parallel && gn_mesh_is_auto(o->parallel);
+}
+
 static int asks_pipeline(const struct gn_train_options *o)
 {
 	struct gn_mesh_shape shape;
 
-	return o->parallel && !gn_mesh_parse(o->parallel, 0, &shape, NULL) && shape.pipeline != 1;
+	return asks_auto_mesh(o) || (o->parallel && !gn_mesh_parse(o->parallel, (int)o->mesh_ranks, &shape, NULL) && shape.pipeline > 1);
+}
+
+/* What it does to a gradient depends on what else is in its bucket or matrix. */
+static int asks_joint_compress(const struct gn_train_options *o)
+{
+	return asks_compress(o) && method_of(o) != GN_COMPRESS_BF16 && method_of(o) != GN_COMPRESS_FP16;
 }
 
 static int asks_tensor(const struct gn_train_options *o)
@@ -209,12 +227,14 @@ VALUE_OF(update)
 VALUE_OF(parallel)
 VALUE_OF(pipe_schedule)
 
-enum { COMPRESS, AUTO_COMPRESS, LOSSY, DGC, LOCAL, SHARD, SHARD_GRADIENTS, GPU, SHARED, ALLREDUCE, OTHER_THAN_SGD, LARGE_BATCH, NESTEROV, AVERAGE, SERVERS,
+enum { COMPRESS, AUTO_COMPRESS, JOINT_COMPRESS, AUTO_MESH, LOSSY, DGC, LOCAL, SHARD, SHARD_GRADIENTS, GPU, SHARED, ALLREDUCE, OTHER_THAN_SGD, LARGE_BATCH, NESTEROV, AVERAGE, SERVERS,
        ASYNC, CLIP, SYNC_BN, HALVING, TRACE, CLASS_WEIGHTS, ELASTIC, GROWTH, LOCAL_FOLDER, PIPELINE, ASYNC_PIPELINE, RESIZE, FREEZE,
        KEPT_BATCH, SCALED_BATCH, GLOBAL_BATCH, TENSOR, RECOMPUTE };
 static const struct gn_train_feature features[] = {
 	[COMPRESS] = {"--compress", "--compress topk:0.1", asks_compress, compress_of},
 	[AUTO_COMPRESS] = {"--compress auto", "--compress auto", asks_auto_compress, compress_of},
+	[JOINT_COMPRESS] = {"--compress except bf16 and fp16", "--compress topk:0.1", asks_joint_compress, compress_of},
+	[AUTO_MESH] = {"--parallel auto", "--parallel auto", asks_auto_mesh, parallel_of},
 	[LOSSY] = {"--compress int8, topk:F or dgc:F", "--compress int8", asks_lossy, compress_of},
 	[DGC] = {"--compress dgc:F", "--compress dgc:0.1", asks_dgc, compress_of},
 	[LOCAL] = {"--local-steps", "--local-steps 4", asks_local, NULL},
@@ -283,6 +303,11 @@ static const struct gn_train_conflict conflicts[] = {
 	{&features[GLOBAL_BATCH], &features[LOCAL], "a rank trains by the mean of its own batches, of which ranks may have different numbers"},
 	{&features[GLOBAL_BATCH], &features[SERVERS], "servers take the same share of each worker's gradients"},
 	{&features[ELASTIC], &features[LOCAL_FOLDER], "parts of checkpoints are lost with the node that has them"},
+	{&features[AUTO_MESH], &features[ELASTIC], "the ranks that are left form pipelines of as many stages as before: give --parallel pipeline=P"},
+	{&features[AUTO_MESH], &features[ASYNC_PIPELINE], "each micro-batch is an update, so that what is trained depends on the mesh: give the mesh"},
+	{&features[RECOMPUTE], &features[AUTO_MESH], "time and memory of meshes are predicted without it: give the mesh"},
+	{&features[AUTO_MESH], &features[SYNC_BN], "which batches are of one statistic depends on the mesh that is measured to be fastest: give the mesh"},
+	{&features[AUTO_MESH], &features[JOINT_COMPRESS], "what is compressed together depends on the mesh that is measured to be fastest: give the mesh"},
 	{&features[PIPELINE], &features[AUTO_COMPRESS], "methods are compared on the gradients of a whole network: name one"},
 	{&features[PIPELINE], &features[DGC], "it clips by the norm of a rank's whole gradient, of which a stage has a part"},
 	{&features[PIPELINE], &features[LOCAL], "stages of one network cannot train by themselves"},
@@ -326,7 +351,6 @@ const struct gn_train_conflict *gn_train_conflicts(size_t *count)
 static enum gn_status check_parallel(const struct gn_train_options *o, struct gn_err *err)
 {
 	struct gn_mesh_shape shape;
-	const int is_auto = o->parallel && gn_mesh_is_auto(o->parallel);
 	enum gn_status status = o->parallel ? gn_mesh_parse(o->parallel, 0, &shape, err) : GN_OK;
 
 	if (status)
@@ -343,20 +367,11 @@ static enum gn_status check_parallel(const struct gn_train_options *o, struct gn
 	if (o->parallel && asks_shard(o) && asks_elastic(o) && (shape.pipeline != 1 || shape.tensor > 1))
 		return gn_err_set(err, GN_ERR_USAGE, "--parallel %s, --shard and --elastic cannot be combined: a lost rank's part of its stage's optimizer state has "
 				  "no copy; leave --shard out", o->parallel);
-	if (is_auto && asks_elastic(o))
-		return gn_err_set(err, GN_ERR_USAGE, "--parallel auto and --elastic cannot be combined: the ranks that are left form pipelines of as many stages "
-				  "as before; give --parallel pipeline=P, or leave it out");
-	if (is_auto && asks_async_pipeline(o))
-		return gn_err_set(err, GN_ERR_USAGE, "--parallel auto and --pipe-schedule %s cannot be combined: each micro-batch is an update, so that what is "
-				  "trained depends on the mesh; give the mesh", o->pipe_schedule);
-	if (is_auto && o->cut)
+	if (asks_auto_mesh(o) && o->cut)
 		return gn_err_set(err, GN_ERR_USAGE, "--cut and --parallel auto: each mesh has cuts of its own; give the mesh, or leave --cut out");
-	if (is_auto && o->recompute)
-		return gn_err_set(err, GN_ERR_USAGE, "--recompute and --parallel auto cannot be combined: time and memory of meshes are predicted without it; "
-				  "give the mesh");
-	if (o->recompute && !asks_pipeline(o))
+	if (o->recompute && !may_be_pipeline(o))
 		return gn_err_set(err, GN_ERR_USAGE, "--recompute is of stages, and needs a pipeline: give --parallel pipeline=N, too");
-	if (o->cut && !asks_pipeline(o))
+	if (o->cut && !may_be_pipeline(o))
 		return gn_err_set(err, GN_ERR_USAGE, "--cut is where stages of a pipeline begin: give --parallel pipeline=N, too");
 	return GN_OK;
 }

@@ -1,6 +1,7 @@
 #include "src/train/loop/network.h"
 
 #include "data/sample/augment.h"
+#include "src/base/text.h"
 #include "src/base/alloc.h"
 #include "src/train/loop/input.h"
 #include "src/train/model/weights.h"
@@ -68,6 +69,7 @@ static void take_sizes(const struct gn_network_options *o, const struct gn_weigh
 	if (resize >= 0 && shorter_side(info->side, used) != shorter_side(info->side, resize))
 		gn_log_warn(log, "--resize %" PRId64 " is used, not %" PRId64 "%s, which %s says of itself", used, resize,
 			    resize ? "" : " (the usual)", o->weights);
+	info->input.exif_rotate = about->exif_rotate;
 	info->input.resize_shorter = used;
 	info->input.interpolation = about->is_bicubic > 0 ? GN_BICUBIC : GN_BILINEAR;
 	if (about->is_bicubic >= 0 && o->interpolation && strcmp(o->interpolation, "auto") &&
@@ -243,15 +245,16 @@ void gn_network_classes_differ(const struct gn_dataset *data, const char *names,
 {
 	json_t *list = json_loads(names, 0, NULL);
 	size_t theirs = json_array_size(list), ours = gn_dataset_classes(data), k = 0;
+	char here[120], there[120];
 
 	*out = 0;
 	while (k < ours && k < theirs && json_is_string(json_array_get(list, k)) &&
 	       !strcmp(gn_dataset_class_name(data, (uint32_t)k), json_string_value(json_array_get(list, k))))
 		k++;
 	if (k < theirs && json_is_string(json_array_get(list, k)))
-		snprintf(out, size, "; class %zu is '%.100s' here and '%.100s' there", k,
-			 k < ours ? gn_dataset_class_name(data, (uint32_t)k) : "missing",
-			 json_string_value(json_array_get(list, k)));
+		snprintf(out, size, "; class %zu is %s here and %s there", k,
+			 gn_text_exact(k < ours ? gn_dataset_class_name(data, (uint32_t)k) : "missing", here, sizeof here),
+			 gn_text_exact(json_string_value(json_array_get(list, k)), there, sizeof there));
 	else if (k < ours)
 		snprintf(out, size, "; class %zu, '%.100s', is missing there", k, gn_dataset_class_name(data, (uint32_t)k));
 	json_decref(list);

@@ -97,6 +97,7 @@ struct gn_train_options {
 	const char *shard;	       /* one of GN_SHARD_CHOICES */
 	const char *update, *servers;  /* as gn_server_parse takes them */
 	struct gn_server_client *served; /* of a worker of parameter servers; NULL: there are none */
+	int64_t mesh_ranks;	       /* of the run, once they are known; 0: not yet */
 	const char *parallel;	       /* as gn_mesh_parse takes it, "auto": chosen; NULL: all ranks are of data */
 	const char *pipe_schedule;     /* one of GN_PIPE_CHOICES */
 	int64_t micro_batches;	       /* in which each batch passes a pipeline; batch and accumulate count micro-batches within a run */

@@ -3,12 +3,14 @@
 #include "data/shard/manifest.h"
 #include "src/base/crc32c.h"
 #include "src/base/json.h"
+#include "src/base/text.h"
 #include "src/train/loop/input.h"
 #include "src/train/loop/predict_round.h"
 #include "src/train/plan/device.h"
 #include "src/train/plan/plan.h"
 #include "transport/coll/agree.h"
 
+#include <inttypes.h>
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
@@ -36,7 +38,7 @@ struct predictor {
 	int agreed;	      /* the last failure is known to all */
 	char *mine, *all;     /* records of the gather */
 	size_t record_bytes;
-	uint64_t images, bad;
+	uint64_t images, bad, oriented;
 };
 
 static uint32_t round_size(const struct predictor *p)
@@ -97,6 +99,7 @@ static enum gn_status tell(struct predictor *p, int which, uint32_t i, struct gn
 		image.problem = "the network's answer is not finite: it has diverged, or its weights are damaged";
 	p->images++;
 	p->bad += image.problem != NULL;
+	p->oriented += (uint64_t)slot->is_oriented;
 	return p->sink->image(p->sink->context, &image, err);
 }
 
@@ -223,7 +226,7 @@ static enum gn_status prepare(struct predictor *p, struct gn_err *err)
 	for (int k = 0; k < 2 && !status; k++)
 		status = gn_predict_round_init(&p->rounds[k], &p->loader, err);
 	if (!status)
-		status = gn_predict_decoder_create(&p->loader, &p->decoder, err);
+		status = gn_predict_decoder_create(&p->loader, p->info.input.exif_rotate, &p->decoder, err);
 	if (!status)
 		status = gn_plan_create(p->network.model, &po, p->network.params, NULL, p->network.buffers, &p->plan, err);
 	return status;
@@ -302,6 +305,9 @@ enum gn_status gn_predict(const struct gn_predict_options *options, const struct
 		status = gn_pictures_walk(sources->items, sources->count, &pictures, options->key_file, err);
 		status = finish(&p, status, err);
 	}
+	if (!status && p.oriented)
+		gn_log_info(log, "%" PRIu64 " image%s %s an EXIF orientation, which is %sapplied, as in training", p.oriented,
+			    gn_text_plural(p.oriented), p.oriented == 1 ? "has" : "have", p.info.input.exif_rotate ? "" : "not ");
 	release(&p);
 	if (!status) {
 		*images = p.images;

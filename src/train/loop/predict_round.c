@@ -13,6 +13,7 @@
 
 struct gn_predict_decoder {
 	const struct gn_loader_options *options;
+	int exif_rotate;
 	struct gn_thread_pool *pool;
 	struct gn_sample_pipeline **free_pipelines; /* one for each worker; under lock */
 	int free_count;
@@ -29,7 +30,8 @@ struct job {
 	size_t len_bytes;
 };
 
-enum gn_status gn_predict_decoder_create(const struct gn_loader_options *options, struct gn_predict_decoder **out, struct gn_err *err)
+enum gn_status gn_predict_decoder_create(const struct gn_loader_options *options, int exif_rotate, struct gn_predict_decoder **out,
+					   struct gn_err *err)
 {
 	struct gn_predict_decoder *d = calloc(1, sizeof *d);
 	enum gn_status status = gn_loader_options_check(options, err);
@@ -44,6 +46,7 @@ enum gn_status gn_predict_decoder_create(const struct gn_loader_options *options
 	}
 	pthread_mutex_init(&d->lock, NULL);
 	d->options = options;
+	d->exif_rotate = exif_rotate;
 	for (; d->free_count < options->threads && !status; d->free_count += !status)
 		status = gn_sample_pipeline_create(NULL, options, &d->free_pipelines[d->free_count], err);
 	if (!status)
@@ -118,8 +121,10 @@ static enum gn_status decode(struct job *job, struct gn_sample_pipeline *p, stru
 		if (!status)
 			job->bytes = (unsigned char *)text;
 	}
-	if (!status)
-		status = gn_picture_to_jpeg(&job->bytes, &job->len_bytes, GN_PICTURE_QUALITY, NULL, err);
+	if (!status) {
+		job->slot->is_oriented = gn_image_orientation(job->bytes, job->len_bytes) > 1;
+		status = gn_picture_to_jpeg(&job->bytes, &job->len_bytes, GN_PICTURE_QUALITY, job->d->exif_rotate, NULL, err);
+	}
 	return status ? status : gn_sample_pipeline_run_jpeg(p, job->bytes, job->len_bytes, job->image, err);
 }
 

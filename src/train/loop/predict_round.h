@@ -21,11 +21,13 @@ struct gn_predict_round {
 
 struct gn_predict_slot {
 	uint32_t name_crc32c;
+	int is_oriented; /* the file has an EXIF orientation */
 	char why[GN_PREDICT_WHY]; /* why there is no image; "" */
 };
 
-/* threads workers. options is borrowed. */
-enum gn_status gn_predict_decoder_create(const struct gn_loader_options *options, struct gn_predict_decoder **out, struct gn_err *err);
+/* threads workers. options is borrowed. exif_rotate: images are turned as their EXIF orientation says. */
+enum gn_status gn_predict_decoder_create(const struct gn_loader_options *options, int exif_rotate, struct gn_predict_decoder **out,
+					   struct gn_err *err);
 void gn_predict_decoder_destroy(struct gn_predict_decoder *d);
 enum gn_status gn_predict_round_init(struct gn_predict_round *r, const struct gn_loader_options *options, struct gn_err *err);
 void gn_predict_round_release(struct gn_predict_round *r);

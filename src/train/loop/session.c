@@ -1,9 +1,7 @@
 #include "src/train/loop/session.h"
 
-#include "src/base/alloc.h"
 #include "src/base/clock.h"
 #include "src/base/sha256.h"
-#include "src/base/text.h"
 #include "src/base/version.h"
 #include "src/train/loop/carried.h"
 #include "src/train/loop/class_weights.h"
@@ -57,6 +55,9 @@ static enum gn_status make_model(struct gn_session *s, struct gn_err *err)
 	status = gn_input_of_train(o, gn_model_channels(s->model), !strcmp(o->resume, "none"), &s->checkpoint.info.input, err);
 	if (status)
 		return gn_err_prefix(err, "%s", gn_model_name(s->model)), status;
+	s->checkpoint.info.input.exif_rotate = gn_dataset_exif_rotate(s->data.train);
+	if (s->data.val && gn_comm_rank(s->comm) == 0)
+		gn_input_compare_turned(&s->checkpoint.info.input, s->data.val, s->log);
 	if (o->resize_schedule)
 		status = gn_resize_schedule_parse(o->resize_schedule, &s->schedule.resize, err);
 	if (status)

@@ -146,13 +146,10 @@ struct gn_session_pipeline {
 	uint64_t exchanged_bytes;
 };
 
-/* More than the names of all places where a network can be cut. */
-#define GN_SESSION_CUT_MAX 4096
-
 struct gn_session {
 	const struct gn_train_options *options;
 	struct gn_train_options resolved; /* with --parallel auto these, from the choice on: */
-	char mesh_cut[GN_SESSION_CUT_MAX];
+	char mesh_cut[GN_CHECKPOINT_CUT_MAX];
 	char mesh_choice[4096];		 /* rank 0: what was chosen, and what is predicted of each mesh; empty: nothing was */
 	struct gn_comm *comm;		 /* of the ranks that take each step together */
 	struct gn_session_pipeline *pipeline; /* NULL: each rank has the whole network */
@@ -319,6 +316,8 @@ void gn_session_tell_status(struct gn_session *s, const char *doing);
 enum gn_status gn_session_begin_halving(struct gn_session *s, uint64_t total_steps, struct gn_err *err);
 /* The rung that the present step is, from 1; 0: none. The same on all ranks. */
 int gn_session_rung(const struct gn_session *s);
+/* The last step found nothing to go on with: no checkpoint is kept of it, also not as the best one. */
+int gn_session_has_diverged(const struct gn_session *s);
 /* The steps after which the next one is due; UINT64_MAX: none. */
 uint64_t gn_session_next_rung(const struct gn_session *s);
 /* Collective, after the lines of such a step are in the log: sets s->halving.behind. */

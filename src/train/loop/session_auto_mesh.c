@@ -11,13 +11,12 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* What rank 0 tells the others. */
 struct choice {
 	struct gn_mesh_shape shape;
-	char cut[GN_SESSION_CUT_MAX];
+	char cut[GN_CHECKPOINT_CUT_MAX];
 };
 
 static void describe_machine(const struct gn_comm *comm, struct gn_sim_topology *out)

@@ -146,7 +146,7 @@ enum gn_status gn_session_note_best(struct gn_session *s, const struct gn_metric
 {
 	struct gn_session_best *b = &s->best;
 	double sign = !strcmp(metric_of(s), "loss") ? -1 : 1, value = value_of(s, plain, average);
-	int better = isfinite(value) && isfinite(s->last.loss) && (!b->is_known || value > sign * b->value), kept = 1;
+	int better = isfinite(value) && !plain->nonfinite && !gn_session_has_diverged(s) && (!b->is_known || value > sign * b->value), kept = 1;
 	enum gn_status status = GN_OK;
 
 	/* an evaluation may be repeated after a resume */

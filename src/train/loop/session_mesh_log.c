@@ -236,7 +236,6 @@ enum gn_status gn_session_log_bubble(struct gn_session *s, struct gn_err *err)
 void gn_session_put_mesh(const struct gn_session *s, struct gn_json *j)
 {
 	const struct gn_session_pipeline *p = s->pipeline;
-	struct gn_strbuf cuts;
 
 	if (*s->mesh_choice)
 		gn_json_string(j, "mesh_choice", s->mesh_choice);
@@ -252,14 +251,11 @@ void gn_session_put_mesh(const struct gn_session *s, struct gn_json *j)
 		gn_json_end(j);
 		return;
 	}
-	gn_strbuf_init(&cuts);
-	gn_cuts_text(s->model, p->nodes, p->mesh.shape.pipeline - 1, &cuts);
 	gn_json_int(j, "pipeline", p->mesh.shape.pipeline);
-	gn_json_string(j, "cut", gn_strbuf_text(&cuts));
+	gn_json_string(j, "cut", s->checkpoint.info.cut);
 	gn_json_string(j, "schedule", s->options->pipe_schedule);
 	gn_json_int(j, "micro_batches", s->options->micro_batches);
 	gn_json_end(j);
-	gn_strbuf_release(&cuts);
 }
 
 /* is: ", is lost" or nothing. */

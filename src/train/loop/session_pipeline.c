@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static enum gn_status place(struct gn_session_pipeline *p, const struct gn_mesh_shape *shape, const struct gn_world *world, struct gn_err *err)
 {
@@ -36,9 +37,6 @@ enum gn_status gn_session_open_mesh(struct gn_session *s, struct gn_err *err)
 		status = gn_err_set(err, GN_ERR_USAGE, "--pipe-schedule %s is of pipelines, and --parallel %s has none on %d rank%s: give pipeline=P, or leave "
 				    "the schedule out", s->options->pipe_schedule, asked, gn_comm_size(s->comm),
 				    gn_text_plural((uint64_t)gn_comm_size(s->comm)));
-	if (!status && asked && shape.pipeline == 1 && s->options->recompute && !s->options->carried)
-		status = gn_err_set(err, GN_ERR_USAGE, "--recompute is of pipelines, and --parallel %s has none on %d rank%s: give pipeline=P, or leave "
-				    "it out", asked, gn_comm_size(s->comm), gn_text_plural((uint64_t)gn_comm_size(s->comm)));
 	if (status || !asked || (shape.pipeline == 1 && shape.tensor == 1))
 		return status; /* alike on all ranks */
 	s->pipeline = p = calloc(1, sizeof *p);
@@ -89,6 +87,24 @@ static enum gn_status choose_cuts(const struct gn_session *s, int *nodes, struct
 	return status;
 }
 
+/* On rank 0. What pipedream and decoupled train depends on the cuts: a run that goes on has those of its checkpoint, if there are as many.
+ * *found: they are in nodes. What else is wrong with the checkpoint is said when it is read. */
+static void take_cuts(const struct gn_session *s, int stages, int *nodes, int *found)
+{
+	const struct gn_train_options *o = s->options;
+	const char *from = strcmp(o->resume, "auto") ? o->resume : o->checkpoint;
+	struct gn_checkpoint_info info;
+	char folder[PATH_MAX];
+
+	*found = 0;
+	if (!gn_pipe_kind_is_async(gn_pipe_kind_of(o->pipe_schedule)) || !strcmp(o->resume, "none") || !from ||
+	    (from == o->checkpoint && !gn_checkpoint_any(from)) || gn_checkpoint_find(from, gn_session_key(s), s->log, folder, &info, NULL))
+		return;
+	*found = info.cut[0] && !gn_cuts_parse(s->model, info.cut, stages, nodes, NULL);
+	if (*found)
+		gn_log_info(s->log, "stages begin where those of %s do: --cut %s", folder, info.cut);
+}
+
 static enum gn_status make_slice(struct gn_session *s, const struct gn_model *of, struct gn_err *err)
 {
 	struct gn_session_pipeline *p = s->pipeline;
@@ -128,7 +144,8 @@ enum gn_status gn_session_cut(struct gn_session *s, struct gn_err *err)
 {
 	struct gn_session_pipeline *p = s->pipeline;
 	enum gn_status status = GN_OK;
-	int stages;
+	struct gn_strbuf text;
+	int stages, found = 0;
 
 	if (!p)
 		return GN_OK;
@@ -143,13 +160,20 @@ enum gn_status gn_session_cut(struct gn_session *s, struct gn_err *err)
 	else if (s->options->cut)
 		status = gn_cuts_parse(s->model, s->options->cut, stages, p->nodes, err);
 	else if (gn_comm_rank(s->comm) == 0)
+		take_cuts(s, stages, p->nodes, &found);
+	if (!status && !s->options->cut && !found && gn_comm_rank(s->comm) == 0)
 		status = choose_cuts(s, p->nodes, err);
 	status = gn_agree_status(s->comm, status, err);
 	if (!status)
 		status = gn_comm_broadcast(s->comm, p->nodes, (size_t)stages * sizeof *p->nodes, 0, err);
-	if (!status)
-		name_place(p, gn_comm_rank(s->comm));
-	return status ? status : gn_agree_status(s->comm, make_part(s, err), err);
+	if (status)
+		return status;
+	name_place(p, gn_comm_rank(s->comm));
+	gn_strbuf_init(&text);
+	gn_cuts_text(s->model, p->nodes, stages - 1, &text);
+	snprintf(s->checkpoint.info.cut, sizeof s->checkpoint.info.cut, "%s", gn_strbuf_text(&text));
+	gn_strbuf_release(&text);
+	return gn_agree_status(s->comm, make_part(s, err), err);
 }
 
 enum gn_status gn_session_alloc_whole(struct gn_session *s, struct gn_err *err)

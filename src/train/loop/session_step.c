@@ -10,6 +10,7 @@
 #include "transport/coll/agree.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <omp.h>
 #include <string.h>
 
@@ -56,6 +57,14 @@ static enum gn_status note_skipped(struct gn_session *s, double lr, struct gn_in
 		gn_log_warn(s->log, "step %" PRIu64 " updates nothing: a gradient is not finite (learning rate %g; %" PRIu64
 			    " step%s skipped so far)", s->state.step + 1, lr, s->state.skipped, gn_text_plural(s->state.skipped));
 	return GN_OK;
+}
+
+/* A step that is left out for its gradients is nothing unusual in fp16: that is how the scale of the loss is found. */
+int gn_session_has_diverged(const struct gn_session *s)
+{
+	const char *precision = s->options->precision;
+
+	return !isfinite(s->last.loss) || (s->skips_in_a_row && (!precision || strcmp(precision, "fp16")));
 }
 
 static enum gn_status note_result(struct gn_session *s, double lr, struct gn_interval *sums, struct gn_err *err)

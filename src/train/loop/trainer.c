@@ -10,7 +10,6 @@
 #include "src/train/loop/elastic.h"
 #include "src/train/loop/session.h"
 #include "src/train/metrics/scaling_report.h"
-#include "src/train/loop/step.h"
 #include "src/train/loop/summary.h"
 #include "transport/bootstrap/library_versions.h"
 #include "transport/bootstrap/regroup.h"
@@ -187,15 +186,6 @@ static enum gn_status save(struct gn_session *s, uint64_t *mark, struct gn_err *
 	return status;
 }
 
-/* The last step found nothing to go on with. One that is left out for its gradients is nothing unusual in fp16: that is how the
- * scale of the loss is found. */
-static int has_diverged(const struct gn_session *s)
-{
-	const char *precision = s->options->precision;
-
-	return !isfinite(s->last.loss) || (s->skips_in_a_row && (!precision || strcmp(precision, "fp16")));
-}
-
 /* Alike on all ranks. */
 static int is_save_due(const struct gn_session *s, int over)
 {
@@ -209,7 +199,7 @@ static int is_save_due(const struct gn_session *s, int over)
  * is to stop. */
 static enum gn_status save_if_due(struct gn_session *s, int over, int last, int stopping, uint64_t *mark, struct gn_err *err)
 {
-	int diverged = has_diverged(s);
+	int diverged = gn_session_has_diverged(s);
 
 	if (last && diverged)
 		return gn_err_set(err, GN_ERR_FAILED, "loss or gradients are not finite at the last step, %" PRIu64 ": lower --lr, lengthen "

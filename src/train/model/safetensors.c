@@ -2,6 +2,7 @@
 
 #include "src/base/cipher_file.h"
 #include "src/base/file.h"
+#include "src/base/file_kind.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -183,6 +184,15 @@ static enum gn_status begin_decrypting(struct gn_safetensors *file, const struct
 	return key ? gn_err_set(err, GN_ERR_USAGE, "%s is not encrypted, but --checkpoint-key is given", file->path) : GN_OK;
 }
 
+static enum gn_status not_safetensors(const char *path, int is_json, uint64_t header_bytes, struct gn_err *err)
+{
+	const char *kind = is_json ? "JSON: an index of several files, which have the tensors?" : gn_file_kind_at(path);
+
+	return kind ? gn_err_set(err, GN_ERR_DATA, "%s is not a safetensors file but %s", path, kind)
+		    : gn_err_set(err, GN_ERR_DATA, "%s is not a safetensors file: its header would have %llu bytes", path,
+				 (unsigned long long)header_bytes);
+}
+
 static enum gn_status load_header(struct gn_safetensors *file, const struct gn_data_key *key, struct gn_err *err)
 {
 	unsigned char prefix[8];
@@ -216,8 +226,7 @@ static enum gn_status load_header(struct gn_safetensors *file, const struct gn_d
 		return gn_err_set(err, GN_ERR_DATA, "%s is an ONNX file: gannet reads safetensors, which gannet export --out FILE.safetensors "
 				  "writes", file->path);
 	if (header_bytes > size - prefix_bytes || header_bytes > header_max)
-		return gn_err_set(err, GN_ERR_DATA, "%s is not a safetensors file: its header would have %llu bytes",
-				  file->path, (unsigned long long)header_bytes);
+		return not_safetensors(file->path, prefix[0] == '{', header_bytes, err);
 	text = malloc((size_t)header_bytes + 1);
 	if (!text)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the header of %s", file->path);
@@ -294,6 +303,30 @@ const char *gn_safetensors_metadata(const struct gn_safetensors *file, const cha
 	return json_string_value(json_object_get(file->metadata, key));
 }
 
+enum gn_status gn_safetensors_check_finite(const char *path, const struct gn_tensor_entry *e, const void *data, struct gn_err *err)
+{
+	const uint32_t *full = data;
+	const uint16_t *half = data;
+	const unsigned mask = e->type == GN_TENSOR_F16 ? 0x7c00 : 0x7f80; /* the exponent's bits, all set in what is not finite */
+	const size_t count = e->len_bytes / (e->type == GN_TENSOR_F32 ? sizeof *full : sizeof *half);
+	size_t bad = 0;
+
+	if ((e->type != GN_TENSOR_F32 && e->type != GN_TENSOR_F16 && e->type != GN_TENSOR_BF16) || getenv("GANNET_ALLOW_NONFINITE"))
+		return GN_OK;
+	if (e->type == GN_TENSOR_F32) {
+#pragma omp simd reduction(+ : bad)
+		for (size_t i = 0; i < count; i++)
+			bad += (full[i] & 0x7f800000) == 0x7f800000;
+	} else {
+#pragma omp simd reduction(+ : bad)
+		for (size_t i = 0; i < count; i++)
+			bad += (half[i] & mask) == mask;
+	}
+	return !bad ? GN_OK
+		    : gn_err_set(err, GN_ERR_DATA, "%s: %zu of %zu values of tensor '%s' are NaN or infinite (set GANNET_ALLOW_NONFINITE=1 to "
+				 "use it all the same)", path, bad, count, e->name);
+}
+
 enum gn_status gn_safetensors_read(const struct gn_safetensors *file, const struct gn_tensor_entry *entry, void *data,
 				   struct gn_err *err)
 {
@@ -317,5 +350,5 @@ enum gn_status gn_safetensors_read(const struct gn_safetensors *file, const stru
 				*err = why;
 		}
 	}
-	return status;
+	return status ? status : gn_safetensors_check_finite(file->path, entry, data, err);
 }

@@ -55,7 +55,10 @@ const struct gn_tensor_entry *gn_safetensors_entry(const struct gn_safetensors *
 const struct gn_tensor_entry *gn_safetensors_find(const struct gn_safetensors *file, const char *name);
 /* The value of key in the header's metadata, borrowed; NULL if absent. */
 const char *gn_safetensors_metadata(const struct gn_safetensors *file, const char *key);
-/* Reads the tensor's len_bytes into data with all OpenMP threads. Blocks. */
+/* GN_ERR_DATA, naming the tensor, if it is of floats of 16 or 32 bits and a value is NaN or infinite, unless the environment has
+ * GANNET_ALLOW_NONFINITE. */
+enum gn_status gn_safetensors_check_finite(const char *path, const struct gn_tensor_entry *e, const void *data, struct gn_err *err);
+/* Reads the tensor's len_bytes into data with all OpenMP threads, and checks that they are finite. Blocks. */
 enum gn_status gn_safetensors_read(const struct gn_safetensors *file, const struct gn_tensor_entry *entry, void *data,
 				   struct gn_err *err);
 

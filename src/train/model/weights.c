@@ -59,7 +59,8 @@ enum gn_status gn_weights_save(const char *path, const struct gn_data_key *key, 
 	size_t count = 0, room = 2 * tensor_count(model) + 1;
 	struct gn_tensor_entry *entries = calloc(room, sizeof *entries);
 	const int64_t counter = (int64_t)steps;
-	enum gn_status status;
+	struct gn_err why;
+	enum gn_status status = GN_OK;
 
 	if (!entries)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to write %s", path);
@@ -70,7 +71,11 @@ enum gn_status gn_weights_save(const char *path, const struct gn_data_key *key, 
 		if (p->kind == GN_BUFFER_VAR)
 			describe_counter(model, p, &counter, &entries[count++]);
 	}
-	status = gn_safetensors_write(path, key, entries, count, metadata, 1, hex, len_bytes, err);
+	for (size_t i = 0; i < count && !status; i++)
+		if (gn_safetensors_check_finite(path, &entries[i], entries[i].data, &why))
+			status = gn_err_set(err, GN_ERR_FAILED, "%s", why.text);
+	if (!status)
+		status = gn_safetensors_write(path, key, entries, count, metadata, 1, hex, len_bytes, err);
 	free(entries);
 	return status;
 }

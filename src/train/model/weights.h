@@ -12,7 +12,7 @@
 #include "src/base/strbuf.h"
 #include "src/train/model/model.h"
 
-/* Writes a new file at path, synced. key, hex and len_bytes as in gn_safetensors_write(). Blocks. */
+/* Writes a new file at path, synced; GN_ERR_FAILED if a value is NaN or infinite (gn_safetensors_check_finite). key, hex and len_bytes as in gn_safetensors_write(). Blocks. */
 enum gn_status gn_weights_save(const char *path, const struct gn_data_key *key, const struct gn_model *model, const float *params,
 			       const float *buffers, uint64_t steps, char hex[65], uint64_t *len_bytes,
 			       struct gn_err *err);

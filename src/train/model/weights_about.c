@@ -68,6 +68,7 @@ static const char *parse_preprocessing(const json_t *object, struct gn_weights_a
 		out->resize_shorter = 0;
 	else if (get_length(object, "resize_shorter", RESIZE_MAX, &out->resize_shorter))
 		return "resize_shorter";
+	out->exif_rotate = json_is_true(json_object_get(object, "exif_orientation"));
 	if (get_filter(object, &out->is_bicubic))
 		return "interpolation";
 	if (means < 0)
