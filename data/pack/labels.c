@@ -120,6 +120,8 @@ static enum gn_status add_row(struct gn_labels *l, const char **at, const char *
 		return gn_err_set(err, GN_ERR_DATA, "%s, line %u: field %d has more than %d bytes, a zero byte, or quotes that do not end it", path, line, count,
 				  GN_SHARD_NAME_MAX - 1);
 	*at += *at < end;
+	if (count == 1 && !fields[0][0])
+		return gn_err_set(err, GN_ERR_DATA, "%s, line %u is empty", path, line);
 	if (count != 2)
 		return gn_err_set(err, GN_ERR_DATA, "%s, line %u has %d field%s, not NAME,CLASS (a name with a comma needs quotes: \"a,b.jpg\",cat)",
 				  path, line, count, count == 1 ? "" : "s");

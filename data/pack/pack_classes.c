@@ -30,6 +30,9 @@ static enum gn_status add_line(struct gn_pack_set *set, char *line, const char *
 	uint32_t id;
 	enum gn_status status;
 
+	line += strspn(line, " \t");
+	for (size_t len = strlen(line); len && strchr(" \t", line[len - 1]);)
+		line[--len] = '\0';
 	if (!line[0])
 		return gn_err_set(err, GN_ERR_DATA, "%s, line %zu is empty: one class name per line", path, number);
 	gn_text_valid(line, name, sizeof name);
@@ -248,20 +251,17 @@ static void keep_last(struct gn_pack_set *set, struct gn_log *log)
 	set->count = kept;
 }
 
-/* The order of two names without their blanks and case. */
-static int compare_folded(const char *a, const char *b)
+/* Without blanks and case. */
+static int by_folded_name(const void *left, const void *right)
 {
+	const char *a = *(const char *const *)left, *b = *(const char *const *)right;
+
 	for (;; a++, b++) {
 		a += strspn(a, " \t");
 		b += strspn(b, " \t");
 		if (!*a || tolower((unsigned char)*a) != tolower((unsigned char)*b))
 			return tolower((unsigned char)*a) - tolower((unsigned char)*b);
 	}
-}
-
-static int by_folded_name(const void *a, const void *b)
-{
-	return compare_folded(*(const char *const *)a, *(const char *const *)b);
 }
 
 /* Warns of classes whose names differ only in blanks or case, and of as many classes as images; says which there are. */
@@ -291,7 +291,7 @@ static enum gn_status tell_classes(const struct gn_pack_set *set, const struct g
 		names[i] = gn_names_get(set->classes, i);
 	qsort(names, count, sizeof *names, by_folded_name);
 	for (uint32_t i = 0; i + 1 < count; i++)
-		if (!compare_folded(names[i], names[i + 1]))
+		if (!by_folded_name(&names[i], &names[i + 1]))
 			gn_log_warn(o->log, "the classes '%s' and '%s' differ only in blanks or case", names[i], names[i + 1]);
 	if (o->labels_file && count > 2 && count == set->count)
 		gn_log_warn(o->log, "there are as many classes as images: is the second column of --labels the class?");

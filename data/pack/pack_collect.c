@@ -172,6 +172,7 @@ static void take_passed(void *context)
 static enum gn_status check_labels(const struct gn_pack_collector *c, struct gn_err *err)
 {
 	uint32_t missing = 0, first = 0, count = gn_labels_count(c->labels);
+	char shown[512];
 	int heading;
 
 	for (uint32_t i = count; i-- > 0;)
@@ -182,8 +183,8 @@ static enum gn_status check_labels(const struct gn_pack_collector *c, struct gn_
 	if (!missing)
 		return GN_OK;
 	heading = gn_labels_line(c->labels, first) == 1 && missing < count;
-	gn_err_set(err, GN_ERR_DATA, "%s, line %u: no source has an image '%s'; %u such line%s%s", c->options->labels_file,
-		   gn_labels_line(c->labels, first), gn_labels_image(c->labels, first), missing, missing == 1 ? "" : "s",
+	gn_err_set(err, GN_ERR_DATA, "%s, line %u: no source has an image %s; %u such line%s%s", c->options->labels_file,
+		   gn_labels_line(c->labels, first), gn_text_exact(gn_labels_image(c->labels, first), shown, sizeof shown), missing, missing == 1 ? "" : "s",
 		   heading ? "; if the first line is a heading, it must be name,class" : "");
 	if (!c->options->skip_bad)
 		return GN_ERR_DATA;

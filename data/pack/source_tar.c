@@ -340,6 +340,21 @@ static enum gn_status walk_entries(struct tar *t, struct gn_err *err)
 	return status;
 }
 
+/* Of a compressed archive libarchive takes what follows another kind of data, or none, for its end. */
+static enum gn_status check_end(const char *path, int64_t at, struct gn_err *err)
+{
+	FILE *f = fopen(path, "rb");
+	int c = f && !fseeko(f, (off_t)at, SEEK_SET) ? fgetc(f) : EOF;
+
+	while (c == 0)
+		c = fgetc(f);
+	if (f)
+		fclose(f);
+	return c == EOF ? GN_OK
+			: gn_err_set(err, GN_ERR_DATA, "%s: behind its compressed data, from byte %lld on, there is something else: decompress "
+				     "its parts, and pack these", path, (long long)at);
+}
+
 enum gn_status gn_source_walk_tar(const char *path, const struct gn_source_sink *sink, struct gn_err *err)
 {
 	struct tar t = {.sink = sink, .path = path, .inside = ""};
@@ -356,6 +371,8 @@ enum gn_status gn_source_walk_tar(const char *path, const struct gn_source_sink 
 		status = archive_error(&t, err);
 	else
 		status = walk_entries(&t, err);
+	if (!status)
+		status = check_end(path, archive_filter_bytes(t.archive, -1), err);
 	archive_read_free(t.archive);
 	return status;
 }

@@ -82,7 +82,7 @@ enum gn_status gn_synthetic_jpeg(const struct gn_synthetic_shape *shape, uint64_
 	class_gratings((uint32_t)(index % shape->classes), gratings);
 	gn_rng_init(&rng, seed, GN_RNG_SYNTHETIC, 0, (uint32_t)index);
 	draw(shape, gratings, &rng, pixels);
-	status = gn_image_encode_jpeg(pixels, &info, quality, jpeg, jpeg_bytes, err);
+	status = gn_image_encode_jpeg(pixels, &info, quality, 0, jpeg, jpeg_bytes, err);
 	free(pixels);
 	return status;
 }

@@ -160,7 +160,7 @@ enum gn_status gn_image_check_jpeg(const void *data, size_t len_bytes, struct gn
 }
 
 static int encode_all(struct jpeg_compress_struct *c, struct gn_jpeg_trap *trap, const unsigned char *pixels,
-		      const struct gn_image_info *info, int quality, unsigned char **jpeg, unsigned long *jpeg_bytes)
+		      const struct gn_image_info *info, int quality, int whole_chroma, unsigned char **jpeg, unsigned long *jpeg_bytes)
 {
 	if (setjmp(trap->back))
 		return -1;
@@ -172,6 +172,8 @@ static int encode_all(struct jpeg_compress_struct *c, struct gn_jpeg_trap *trap,
 	c->in_color_space = info->components == 1 ? JCS_GRAYSCALE : JCS_RGB;
 	jpeg_set_defaults(c);
 	jpeg_set_quality(c, quality, TRUE);
+	if (whole_chroma)
+		c->comp_info[0].h_samp_factor = c->comp_info[0].v_samp_factor = 1;
 	jpeg_start_compress(c, TRUE);
 	while (c->next_scanline < c->image_height) {
 		JSAMPROW row = (JSAMPROW)(pixels + (size_t)c->next_scanline * info->width * info->components);
@@ -182,7 +184,7 @@ static int encode_all(struct jpeg_compress_struct *c, struct gn_jpeg_trap *trap,
 	return 0;
 }
 
-enum gn_status gn_image_encode_jpeg(const unsigned char *pixels, const struct gn_image_info *info, int quality,
+enum gn_status gn_image_encode_jpeg(const unsigned char *pixels, const struct gn_image_info *info, int quality, int whole_chroma,
 				    unsigned char **jpeg, size_t *jpeg_bytes, struct gn_err *err)
 {
 	struct jpeg_compress_struct encoder;
@@ -194,7 +196,7 @@ enum gn_status gn_image_encode_jpeg(const unsigned char *pixels, const struct gn
 	memset(&encoder, 0, sizeof encoder);
 	gn_jpeg_trap_init(&trap);
 	encoder.err = &trap.manager;
-	failed = encode_all(&encoder, &trap, pixels, info, quality, &bytes, &len);
+	failed = encode_all(&encoder, &trap, pixels, info, quality, whole_chroma, &bytes, &len);
 	jpeg_destroy_compress(&encoder);
 	if (failed) {
 		free(bytes);
@@ -254,7 +256,7 @@ enum gn_status gn_image_cmyk_to_jpeg(const void *data, size_t len_bytes, int qua
 	else if (failed)
 		status = gn_err_set(err, GN_ERR_DATA, "bad JPEG: %s", trap.text);
 	else
-		status = gn_image_encode_jpeg(rgb, &info, quality, jpeg, jpeg_bytes, err);
+		status = gn_image_encode_jpeg(rgb, &info, quality, 1, jpeg, jpeg_bytes, err);
 	free(rgb);
 	return status;
 }

@@ -46,11 +46,12 @@ enum gn_status gn_image_turn_jpeg(const void *data, size_t len_bytes, int orient
  * YCCK, beyond the limits above. Data after the end-of-image marker is ignored. */
 enum gn_status gn_image_check_jpeg(const void *data, size_t len_bytes, struct gn_image_info *out, struct gn_err *err);
 
-/* Encodes pixels, rows of width * components bytes without gaps, as a JPEG file of quality 1..100. The caller frees *jpeg. */
-enum gn_status gn_image_encode_jpeg(const unsigned char *pixels, const struct gn_image_info *info, int quality,
+/* Encodes pixels, rows of width * components bytes without gaps, as a JPEG file of quality 1..100, with chroma of each pixel or of
+ * two by two (4:2:0). The caller frees *jpeg. */
+enum gn_status gn_image_encode_jpeg(const unsigned char *pixels, const struct gn_image_info *info, int quality, int whole_chroma,
 				    unsigned char **jpeg, size_t *jpeg_bytes, struct gn_err *err);
 
-/* Decodes a PNG file (transparency over white) and encodes it as grey or colour JPEG. 16 bits per sample are refused, because half
+/* Decodes a PNG file (transparency is dropped) and encodes it as grey or colour JPEG. 16 bits per sample are refused, because half
  * of them would be lost. The caller frees *jpeg. */
 enum gn_status gn_image_png_to_jpeg(const void *data, size_t len_bytes, int quality, unsigned char **jpeg,
 				    size_t *jpeg_bytes, struct gn_err *err);

@@ -87,7 +87,7 @@ static enum gn_status png_read(png_image *image, int quality, unsigned char **jp
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %ux%u pixels", image->width, image->height);
 	if (png_image_finish_read(image, NULL, pixels, 0, NULL)) {
 		drop_alpha(pixels, count, (size_t)info.components + 1);
-		status = gn_image_encode_jpeg(pixels, &info, quality, jpeg, jpeg_bytes, err);
+		status = gn_image_encode_jpeg(pixels, &info, quality, 1, jpeg, jpeg_bytes, err);
 	} else {
 		status = gn_err_set(err, GN_ERR_DATA, "bad PNG: %s", image->message);
 	}

@@ -51,7 +51,7 @@ enum gn_status gn_image_turn_jpeg(const void *data, size_t len_bytes, int orient
 		info.width = (uint16_t)(orientation >= 5 ? all.height : all.width);
 		info.height = (uint16_t)(orientation >= 5 ? all.width : all.height);
 		turn(&pixels, orientation, &info, turned);
-		status = gn_image_encode_jpeg(turned, &info, quality, jpeg, jpeg_bytes, err);
+		status = gn_image_encode_jpeg(turned, &info, quality, 1, jpeg, jpeg_bytes, err);
 	}
 	free(turned);
 	gn_decoder_destroy(d);

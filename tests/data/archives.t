@@ -32,6 +32,11 @@ expect 0 'a/1.jpg is more than once in its archive: the last one counts' 'a name
 mkdir unpacked && tar -C unpacked --ignore-zeros -xf twice.tar
 check 'packs' "$gannet" pack --out unpacked.out unpacked
 check 'is what tar unpacks' diff -r twice unpacked.out
+cat one.tar.gz two.tar >mixed.tar
+expect 3 'mixed.tar: behind its compressed data, from byte [0-9]* on, there is something else' 'another kind of archive behind a compressed one' \
+	"$gannet" pack --out out mixed.tar
+(cat one.tar.gz && head -c 3000 /dev/zero) >padded.tar
+expect 0 '2 images of 2 classes' 'zeros behind it are none' "$gannet" pack --out padded padded.tar
 cat one.tar "$gannet" >behind.tar
 expect 3 'behind.tar is not a tar archive, or damaged' 'what lies behind an archive and is none' "$gannet" pack --out out behind.tar
 
@@ -69,7 +74,7 @@ expect 0 "the classes 'Cat' and 'cat' differ only in blanks or case" 'names that
 printf '1.jpg," cat"\n2.jpg,cat\n3.jpg,c at\n"a,b.jpg",dog\n' >blank.csv
 expect 0 "the classes ' cat' and 'c at' differ only in blanks or case" 'names that differ in blanks' "$gannet" pack --out blank --labels blank.csv flat
 expect 0 'images of each class: Cat 1, cat 2, dog 1' 'classes are told' "$gannet" pack --out case2 --labels case.csv flat
-printf '\xef\xbb\xbfb\r\na\r\n' >classes.txt
+printf '\xef\xbb\xbfb \r\n\ta\r\n' >classes.txt
 check 'a list of classes with a byte order mark and CR LF' "$gannet" pack --out ordered --classes classes.txt links
 check 'is taken as it reads' holds ordered "b 2 a 2"
 composed=$(printf 'pf\xc3\xa4l') decomposed=$(printf 'pfa\xcc\x88l')

@@ -24,7 +24,7 @@ static unsigned char *quarters(uint8_t components, size_t *len_bytes)
 	for (int y = 0; y < HEIGHT; y++)
 		for (int x = 0; x < WIDTH; x++)
 			memset(pixels + (y * WIDTH + x) * components, shades[(y >= HEIGHT / 2) * 2 + (x >= WIDTH / 2)], components);
-	assert_ok(gn_image_encode_jpeg(pixels, &info, 95, &jpeg, len_bytes, &err));
+	assert_ok(gn_image_encode_jpeg(pixels, &info, 95, 0, &jpeg, len_bytes, &err));
 	return jpeg;
 }
 

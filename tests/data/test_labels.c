@@ -69,7 +69,7 @@ static void bad_lines_are_named(void **state)
 	(void)state;
 	refuse("", 0, "list names no images");
 	refuse("name,class\n", 11, "list names no images");
-	refuse("a,b\n\nc,d\n", 9, "line 2 has 1 field, not NAME,CLASS");
+	refuse("a,b\n\nc,d\n", 9, "line 2 is empty");
 	refuse("a,b\nc\n", 6, "line 2 has 1 field, not NAME,CLASS");
 	refuse("a,b\nc,d,0.7\n", 12, "line 2 has 3 fields, not NAME,CLASS");
 	refuse("a,b\n\"c\"d,e\n", 12, "line 2: field 1 has more than 4095 bytes, a zero byte, or quotes that do not end it");
