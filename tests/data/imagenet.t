@@ -87,7 +87,7 @@ label 3 "labels, line 1: no image '(.*1)': the image is called \1.JPEG" 'names w
 label 0 '4 images of 2 classes.*2 skipped' 'some of which --skip-bad leaves out' '2,3s/.JPEG//' --skip-bad
 label 3 "labels, line 3 repeats image '.*2.JPEG' .first in line 2" 'an image that comes twice' '2p'
 label 3 "labels, line 4 has 1 field, not NAME,CLASS" 'a line without a comma' '4s/.*/x/'
-label 3 "line 4 has 1 field, not NAME,CLASS" 'an empty line' '4s/.*//'
+label 3 "line 4 is empty" 'an empty line' '4s/.*//'
 label 3 "line 4 is not NAME,CLASS: ',na'" 'a line without a name' '4s/.*/,na/'
 label 3 'labels holds a zero byte: is it UTF-16' 'a zero byte' '2s/a/\x00/'
 label 3 "labels, line 3: class 'nc' is not in train" 'a class that the training set has not' '3s/,.*/,nc/' --classes train

@@ -43,6 +43,7 @@ for r in sorted(rows, key=lambda r: r["name"].split("/")[-1]):
 	check 'also in an archive' cmp "$dir/shown.out" "$dir/turned.tar.out"
 	check 'and those of a dataset that was packed without' cmp "$dir/shown.out" "$dir/lying.out"
 	expect 0 '39 images have an EXIF orientation, which is applied' 'they are counted' cat "$dir/turned.err"
+	expect 0 'lying was packed without --exif-rotate, the images of training with it' 'a dataset that was packed without is told' cat "$dir/lying.err"
 done
 GANNET_LOG=info "$gannet" predict --checkpoint "$dir/other" "$dir/turned" >/dev/null 2>"$dir/other.err"
 expect 0 '39 images have an EXIF orientation, which is not applied' 'a network of images that lie takes them so' cat "$dir/other.err"

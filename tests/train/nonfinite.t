@@ -39,10 +39,14 @@ for key in conv1.weight layer3.1.bn1.bias bn1.running_var; do
 		"$gannet" predict --weights "$dir/$key.safetensors" "$dir/train"
 	expect 3 "$says" 'and by train --init' net init --steps 1 --init "$dir/$key.safetensors"
 done
+check 'a batch norm of negative variance' change good.safetensors negative.safetensors "t['bn1.running_var'][0] = -1"
+expect 0 '"calibration_error": null' 'of no finite logit there is no calibration' sh -c '"$1" eval --data "$2/train" --weights "$2/negative.safetensors" \
+	--per-class "$2/classes.json" && cat "$2/classes.json"' sh "$gannet" "$dir"
+printf '1\n1e39\n1\n' >"$dir/weights"
+expect 3 'write numbers from 0 to 1e30' 'weights of classes that overflow' net heavy --steps 1 --class-weights "$dir/weights"
 # A checkpoint by another program: its file and the digest of it.
-damage() {
-	cp -r "$dir/run" "$dir/damaged" && change run/latest/model.safetensors damaged/latest/model.safetensors "t['bn1.bias'][0] = float('inf')" &&
-		python3 - "$dir/damaged/latest" <<'PY'
+damage() { # NAME CODE
+	cp -r "$dir/run" "$dir/$1" && change run/latest/model.safetensors "$1/latest/model.safetensors" "$2" && python3 - "$dir/$1/latest" <<'PY'
 import hashlib, json, sys
 m = json.load(open(sys.argv[1] + "/manifest.json"))
 for f in m["files"]:
@@ -50,13 +54,17 @@ for f in m["files"]:
 json.dump(m, open(sys.argv[1] + "/manifest.json", "w"))
 PY
 }
-check 'a checkpoint with an infinity' damage
+check 'a checkpoint with an infinity' damage damaged "t['bn1.bias'][0] = float('inf')"
 says="1 of [0-9]* values of tensor 'bn1.bias' are NaN or infinite"
 expect 3 "$says" 'is refused by --resume' net damaged --steps 4 --resume auto
 for end in onnx safetensors; do
 	expect 3 "$says" "and by export to $end" "$gannet" export --checkpoint "$dir/damaged" --out "$dir/out.$end"
 	expect 0 '' 'unless asked for' env GANNET_ALLOW_NONFINITE=1 "$gannet" export --checkpoint "$dir/damaged" --out "$dir/out.$end"
 done
+
+check 'a checkpoint with a negative variance' damage negative "t['bn1.running_var'][0] = -1"
+expect 3 "values of tensor 'conv1.weight' are NaN or infinite" 'folded it would be NaN' "$gannet" export --checkpoint "$dir/negative" \
+	--fold-batch-norm --out "$dir/negative.onnx"
 
 # A statistic that overflows while losses stay finite: nothing of it is saved.
 check 'weights that overflow a statistic' change good.safetensors wide.safetensors \

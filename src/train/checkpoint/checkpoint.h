@@ -50,7 +50,7 @@ struct gn_input_spec {
 	double mean[3], deviation[3];
 	int64_t resize_shorter;
 	enum gn_interpolation interpolation;
-	int exif_rotate; /* the images that it was trained on were turned as their EXIF orientation says */
+	int exif_rotate; /* the images that it was trained on were turned as their EXIF orientation says; -1: not known, of foreign weights */
 };
 
 /* More than the names of all places where a network can be cut. */

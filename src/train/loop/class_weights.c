@@ -41,8 +41,8 @@ static enum gn_status read_numbers(const char *path, const char *text, uint32_t 
 		if (end == text)
 			return gn_err_set(err, GN_ERR_DATA, "--class-weights %s: %u number%s, then none: write one for each of the %u classes",
 					  path, k, k == 1 ? "" : "s", classes);
-		if (!isfinite(out[k]) || out[k] < 0)
-			return gn_err_set(err, GN_ERR_DATA, "--class-weights %s: %g for class %u: write numbers of at least 0", path,
+		if (!(out[k] >= 0 && out[k] <= 1e30))
+			return gn_err_set(err, GN_ERR_DATA, "--class-weights %s: %g for class %u: write numbers from 0 to 1e30", path,
 					  out[k], k);
 		sum += out[k];
 	}

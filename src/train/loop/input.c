@@ -76,7 +76,7 @@ enum gn_status gn_input_check(const char *mean, const char *deviation, const str
 
 void gn_input_compare_turned(const struct gn_input_spec *input, const struct gn_dataset *dataset, struct gn_log *log)
 {
-	if (input->exif_rotate != gn_dataset_exif_rotate(dataset))
+	if (input->exif_rotate >= 0 && input->exif_rotate != gn_dataset_exif_rotate(dataset))
 		gn_log_warn(log, "%s was packed %s --exif-rotate, the images of training %s: those with an EXIF orientation lie otherwise",
 			    gn_dataset_directory(dataset), input->exif_rotate ? "without" : "with", input->exif_rotate ? "with it" : "without");
 }

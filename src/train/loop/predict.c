@@ -226,7 +226,7 @@ static enum gn_status prepare(struct predictor *p, struct gn_err *err)
 	for (int k = 0; k < 2 && !status; k++)
 		status = gn_predict_round_init(&p->rounds[k], &p->loader, err);
 	if (!status)
-		status = gn_predict_decoder_create(&p->loader, p->info.input.exif_rotate, &p->decoder, err);
+		status = gn_predict_decoder_create(&p->loader, p->info.input.exif_rotate > 0, &p->decoder, err);
 	if (!status)
 		status = gn_plan_create(p->network.model, &po, p->network.params, NULL, p->network.buffers, &p->plan, err);
 	return status;
@@ -246,22 +246,26 @@ static void release(struct predictor *p)
 	free(p->all);
 }
 
-/* The class names of the first source that is a dataset of as many classes; NULL: none. The caller frees it. */
-static char *names_of_sources(const struct gn_text_list *sources, int64_t classes)
+/* The class names of the first source that is a dataset of as many classes; NULL: none. The caller frees it. Warns of datasets whose
+ * images were not turned as those of training. */
+static char *names_of_sources(const struct gn_text_list *sources, int64_t classes, int turned, struct gn_log *log)
 {
 	struct gn_manifest m;
 	struct gn_json j;
 	char *names = NULL;
 
-	for (size_t i = 0; i < sources->count && !names; i++) {
+	for (size_t i = 0; i < sources->count; i++) {
 		if (gn_manifest_load(sources->items[i], &m, NULL))
 			continue;
+		if (turned >= 0 && turned != m.exif_rotate)
+			gn_log_warn(log, "%s was packed %s --exif-rotate, the images of training %s", sources->items[i],
+				    turned ? "without" : "with", turned ? "with it" : "without");
 		gn_json_init(&j);
 		gn_json_array(&j, NULL);
 		for (uint32_t k = 0; k < m.class_count; k++)
 			gn_json_string(&j, NULL, m.classes[k].name);
 		gn_json_end(&j);
-		if (m.class_count == classes && !gn_json_failed(&j))
+		if (!names && m.class_count == classes && !gn_json_failed(&j))
 			names = strdup(gn_json_text(&j));
 		gn_json_release(&j);
 		gn_manifest_release(&m);
@@ -271,15 +275,17 @@ static char *names_of_sources(const struct gn_text_list *sources, int64_t classe
 
 static enum gn_status begin(struct predictor *p, const struct gn_text_list *sources, const char *folder, struct gn_log *log, struct gn_err *err)
 {
-	char *names;
+	char *names, *others;
 	enum gn_status status = gn_network_class_names(&p->options->network, folder, &names, err);
 
 	if (status)
 		return status;
-	if (!names && !(names = names_of_sources(sources, p->info.classes)))
+	others = names_of_sources(sources, p->info.classes, p->info.input.exif_rotate, log);
+	if (!names && !others)
 		gn_log_warn(log, "neither the network nor a source says what the classes are called: their numbers are printed");
-	status = p->sink->begin(p->sink->context, (int)p->info.classes, names, err);
+	status = p->sink->begin(p->sink->context, (int)p->info.classes, names ? names : others, err);
 	free(names);
+	free(others);
 	return status;
 }
 
@@ -306,8 +312,9 @@ enum gn_status gn_predict(const struct gn_predict_options *options, const struct
 		status = finish(&p, status, err);
 	}
 	if (!status && p.oriented)
-		gn_log_info(log, "%" PRIu64 " image%s %s an EXIF orientation, which is %sapplied, as in training", p.oriented,
-			    gn_text_plural(p.oriented), p.oriented == 1 ? "has" : "have", p.info.input.exif_rotate ? "" : "not ");
+		gn_log_info(log, "%" PRIu64 " image%s %s an EXIF orientation, which is %s", p.oriented, gn_text_plural(p.oriented), p.oriented == 1 ? "has" : "have",
+			    p.info.input.exif_rotate < 0 ? "not applied: the weights do not say how images of training lay"
+			    : p.info.input.exif_rotate   ? "applied, as in training" : "not applied, as in training");
 	release(&p);
 	if (!status) {
 		*images = p.images;

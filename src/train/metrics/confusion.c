@@ -121,7 +121,7 @@ double gn_confusion_calibration_error(const struct gn_confusion *c)
 		sum += fabs((double)c->bin_right[b] - c->bin_confidence[b]);
 		images += c->bin_images[b];
 	}
-	return images ? sum / (double)images : 0;
+	return images ? sum / (double)images : NAN;
 }
 
 static void put_classes(const struct gn_confusion *c, const struct gn_dataset *names_of, struct gn_json *j)

@@ -374,49 +374,26 @@ int gn_model_default_side(const char *name)
 	return f ? f->side : 224;
 }
 
-enum gn_init_rule gn_model_init_rule(const struct gn_model *m)
-{
-	return m->init_rule;
-}
-
-double gn_model_drop_path(const struct gn_model *m)
-{
-	return m->drop_path;
-}
-
-const char *gn_model_name(const struct gn_model *m)
-{
-	return m->name;
-}
-
-int gn_model_classes(const struct gn_model *m)
-{
-	return m->classes;
-}
-
-int gn_model_channels(const struct gn_model *m)
-{
-	return m->channels;
-}
-
-int gn_model_side(const struct gn_model *m)
-{
-	return m->side;
-}
-
-int gn_model_node_count(const struct gn_model *m)
-{
-	return m->node_count;
-}
+#define GETTER(TYPE, WHAT, VALUE)                       \
+	TYPE gn_model_##WHAT(const struct gn_model *m)  \
+	{                                               \
+		return VALUE;                           \
+	}
+GETTER(enum gn_init_rule, init_rule, m->init_rule)
+GETTER(double, drop_path, m->drop_path)
+GETTER(const char *, name, m->name)
+GETTER(int, classes, m->classes)
+GETTER(int, channels, m->channels)
+GETTER(int, side, m->side)
+GETTER(int, node_count, m->node_count)
+GETTER(int, param_count, m->param_count)
+GETTER(int, buffer_count, m->buffer_count)
+GETTER(size_t, param_elements, m->param_elements)
+GETTER(size_t, buffer_elements, m->buffer_elements)
 
 const struct gn_shm *gn_model_node(const struct gn_model *m, int index)
 {
 	return &m->nodes[index];
-}
-
-int gn_model_param_count(const struct gn_model *m)
-{
-	return m->param_count;
 }
 
 const struct gn_param *gn_model_param(const struct gn_model *m, int index)
@@ -424,22 +401,7 @@ const struct gn_param *gn_model_param(const struct gn_model *m, int index)
 	return &m->params[index];
 }
 
-int gn_model_buffer_count(const struct gn_model *m)
-{
-	return m->buffer_count;
-}
-
 const struct gn_param *gn_model_buffer(const struct gn_model *m, int index)
 {
 	return &m->buffers[index];
-}
-
-size_t gn_model_param_elements(const struct gn_model *m)
-{
-	return m->param_elements;
-}
-
-size_t gn_model_buffer_elements(const struct gn_model *m)
-{
-	return m->buffer_elements;
 }

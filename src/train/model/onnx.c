@@ -3,10 +3,12 @@
 #include "src/base/file.h"
 #include "src/base/version.h"
 #include "src/train/model/onnx_internal.h"
+#include "src/train/model/safetensors.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -129,6 +131,7 @@ static enum gn_status encode(const struct gn_onnx *g, struct parts *p, uint64_t 
 {
 	uint64_t graph_bytes = g->nodes.len;
 	int failed = g->failed | g->nodes.failed;
+	enum gn_status status = GN_OK;
 
 	put_ends(&p->tail, g);
 	graph_bytes += p->tail.len;
@@ -144,7 +147,14 @@ static enum gn_status encode(const struct gn_onnx *g, struct parts *p, uint64_t 
 	if (*total > INT_MAX)
 		return gn_err_set(err, GN_ERR_UNSUPPORTED, "%s with %d classes takes %llu bytes, and an ONNX file can have %d: export to "
 				  ".safetensors", gn_model_name(g->model), gn_model_classes(g->model), (unsigned long long)*total, INT_MAX);
-	return GN_OK;
+	/* a batch norm whose variance is negative is folded to NaN */
+	for (size_t i = 0; i < g->tensor_count && !status; i++) {
+		struct gn_tensor_entry e = {.type = GN_TENSOR_F32, .len_bytes = g->tensors[i].count * sizeof(float)};
+
+		snprintf(e.name, sizeof e.name, "%s", g->tensors[i].name);
+		status = gn_safetensors_check_finite("the ONNX graph", &e, g->tensors[i].data, err);
+	}
+	return status;
 }
 
 static enum gn_status write_parts(int fd, const char *path, const struct gn_onnx *g, const struct parts *p, struct gn_err *err)

@@ -68,7 +68,8 @@ static const char *parse_preprocessing(const json_t *object, struct gn_weights_a
 		out->resize_shorter = 0;
 	else if (get_length(object, "resize_shorter", RESIZE_MAX, &out->resize_shorter))
 		return "resize_shorter";
-	out->exif_rotate = json_is_true(json_object_get(object, "exif_orientation"));
+	if (json_is_boolean(json_object_get(object, "exif_orientation")))
+		out->exif_rotate = json_is_true(json_object_get(object, "exif_orientation"));
 	if (get_filter(object, &out->is_bicubic))
 		return "interpolation";
 	if (means < 0)
@@ -81,7 +82,7 @@ static const char *parse_preprocessing(const json_t *object, struct gn_weights_a
 
 enum gn_status gn_weights_about(const char *path, struct gn_weights_about *out, struct gn_err *err)
 {
-	struct gn_weights_about about = {.resize_shorter = -1, .is_bicubic = -1};
+	struct gn_weights_about about = {.exif_rotate = -1, .resize_shorter = -1, .is_bicubic = -1};
 	struct gn_safetensors *file;
 	const char *model, *text, *wrong = NULL;
 	json_t *preprocessing;

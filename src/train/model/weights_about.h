@@ -13,7 +13,7 @@
 struct gn_weights_about {
 	char model[32];		     /* "": absent */
 	int64_t side;		     /* 0: absent */
-	int exif_rotate;	     /* images are turned as their EXIF orientation says */
+	int exif_rotate;	     /* images are turned as their EXIF orientation says; -1: absent */
 	int64_t resize_shorter;	     /* 0: images of nearly that side are not resized; -1: absent */
 	int is_bicubic;		     /* else bilinear; -1: absent */
 	int channels;		     /* of mean and deviation, 1 or 3; 0: absent */
