@@ -70,12 +70,15 @@ static void look_for_losses(struct gn_server_client *c)
 			fail(c, r);
 }
 
-/* async and ssp go on without workers: not without these. */
-static void explain(struct gn_server_client *c)
+/* Why the run cannot go on, if so: *err gets it. async and ssp go on without workers: not without those that serve. */
+static enum gn_status tell_failure(struct gn_server_client *c, struct gn_err *err)
 {
 	if (c->err.status == GN_ERR_PEER_LOST && c->options.spec.is_shared && !gn_server_client_is_sync(c) && !c->is_explained)
 		gn_err_prefix(&c->err, "the run cannot go on, for with --servers shared every rank holds a part of the parameters");
 	c->is_explained = c->err.status != GN_OK;
+	if (c->err.status)
+		*err = c->err;
+	return c->err.status;
 }
 
 static int is_over(void *context)
@@ -88,15 +91,13 @@ static int is_over(void *context)
 
 enum gn_status gn_server_client_wait(struct gn_server_client *c, int (*is_done)(void *context), void *context, struct gn_err *err)
 {
-	enum gn_status status;
+	enum gn_status status, failure;
 
 	c->is_done = is_done;
 	c->context = context;
 	status = c->err.status ? c->err.status : gn_messages_wait(c->options.messages, is_over, c, &c->err);
-	explain(c);
-	if (c->err.status)
-		*err = c->err;
-	return status ? status : c->err.status;
+	failure = tell_failure(c, err);
+	return status ? status : failure;
 }
 
 /* --- calls --- */
@@ -342,18 +343,14 @@ enum gn_status gn_server_pushes_start(struct gn_server_pushes *all, struct gn_er
 			fail(c, p->send.to);
 		}
 	}
-	if (c->err.status)
-		*err = c->err;
-	return c->err.status;
+	return tell_failure(c, err);
 }
 
 enum gn_status gn_server_pushes_test(struct gn_server_pushes *p, int *done, struct gn_err *err)
 {
 	gn_messages_progress(p->client->options.messages);
 	*done = p->under_way == 0;
-	if (p->client->err.status)
-		*err = p->client->err;
-	return p->client->err.status;
+	return tell_failure(p->client, err);
 }
 
 /* --- lifecycle --- */
