@@ -1,4 +1,5 @@
-/* The masks of the reference implementation, four numbers per Philox block. As in PyTorch, what is not finite becomes NaN where it is dropped. Backward draws the mask again instead of storing it. */
+/* The masks of the reference implementation, four numbers per Philox block. As in PyTorch, what is not finite becomes NaN where it is
+ * dropped. Backward draws the mask again instead of storing it. */
 #include "kernels/host/host.h"
 #include "src/base/philox.h"
 

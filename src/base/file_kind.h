@@ -7,7 +7,8 @@
 
 #include <stddef.h>
 
-/* "a HEIC image", "a zip archive"; kinds of images have " image" in it. NULL: not known. Static text. len_bytes of at least 512 (or the whole file) find all kinds. */
+/* "a HEIC image", "a zip archive"; kinds of images have " image" in it. NULL: not known. Static text. len_bytes of at least 512 (or the
+ * whole file) find all kinds. */
 const char *gn_file_kind(const void *head, size_t len_bytes);
 /* The same of a regular file; NULL also for one that cannot be read. Blocks on the file system. */
 const char *gn_file_kind_at(const char *path);

@@ -125,7 +125,7 @@ enum gn_status gn_evaluate(const struct gn_evaluate_options *options, struct gn_
 		status = gn_network_load(&options->network, folder, &e.info, &e.network, comm, err);
 	counting = !status;
 	if (!status && gn_comm_rank(comm) == 0)
-		gn_input_compare_turned(&e.info.input, e.data, log);
+		gn_input_compare_turned(&e.info.input, gn_dataset_directory(e.data), gn_dataset_exif_rotate(e.data), log);
 	if (!status)
 		status = gn_metrics_run(e.plan, e.loader, comm, (int)e.info.classes, e.logits ? gn_logits_rows(e.logits) : NULL,
 				      e.confusion, NULL, NULL, NULL, out, err);

@@ -74,11 +74,11 @@ enum gn_status gn_input_check(const char *mean, const char *deviation, const str
 	return GN_OK;
 }
 
-void gn_input_compare_turned(const struct gn_input_spec *input, const struct gn_dataset *dataset, struct gn_log *log)
+void gn_input_compare_turned(const struct gn_input_spec *input, const char *directory, int exif_rotate, struct gn_log *log)
 {
-	if (input->exif_rotate >= 0 && input->exif_rotate != gn_dataset_exif_rotate(dataset))
+	if (input->exif_rotate >= 0 && input->exif_rotate != exif_rotate)
 		gn_log_warn(log, "%s was packed %s --exif-rotate, the images of training %s: those with an EXIF orientation lie otherwise",
-			    gn_dataset_directory(dataset), input->exif_rotate ? "without" : "with", input->exif_rotate ? "with it" : "without");
+			    directory, input->exif_rotate ? "without" : "with", input->exif_rotate ? "with it" : "without");
 }
 
 enum gn_status gn_input_of_train(const struct gn_train_options *o, int channels, int checked, struct gn_input_spec *out, struct gn_err *err)

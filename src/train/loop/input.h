@@ -16,8 +16,8 @@ enum gn_status gn_input_parse(const char *mean, const char *deviation, int chann
 /* Refuses values that were meant for pixels in 0..255, GN_ERR_USAGE: of those that were given, means lie in 0..1 and deviations are
  * at most 1. spec: what gn_input_parse made of them. */
 enum gn_status gn_input_check(const char *mean, const char *deviation, const struct gn_input_spec *spec, struct gn_err *err);
-/* Warns where only the images of one, network or dataset, were turned as their EXIF orientation says. */
-void gn_input_compare_turned(const struct gn_input_spec *input, const struct gn_dataset *dataset, struct gn_log *log);
+/* Warns where only the images of one, of the network's training or of the dataset in directory, were turned as their EXIF orientation says. */
+void gn_input_compare_turned(const struct gn_input_spec *input, const char *directory, int exif_rotate, struct gn_log *log);
 /* Of the options of training: mean and deviation, filter and resize. checked: refuses what gn_input_check() does. */
 enum gn_status gn_input_of_train(const struct gn_train_options *o, int channels, int checked, struct gn_input_spec *out, struct gn_err *err);
 /* "auto": random resized crops and flips for sides of 64 and more, shifts below; none, crop-flip, shift, shift-flip. */

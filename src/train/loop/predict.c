@@ -248,7 +248,7 @@ static void release(struct predictor *p)
 
 /* The class names of the first source that is a dataset of as many classes; NULL: none. The caller frees it. Warns of datasets whose
  * images were not turned as those of training. */
-static char *names_of_sources(const struct gn_text_list *sources, int64_t classes, int turned, struct gn_log *log)
+static char *read_sources(const struct predictor *p, const struct gn_text_list *sources, struct gn_log *log)
 {
 	struct gn_manifest m;
 	struct gn_json j;
@@ -257,15 +257,13 @@ static char *names_of_sources(const struct gn_text_list *sources, int64_t classe
 	for (size_t i = 0; i < sources->count; i++) {
 		if (gn_manifest_load(sources->items[i], &m, NULL))
 			continue;
-		if (turned >= 0 && turned != m.exif_rotate)
-			gn_log_warn(log, "%s was packed %s --exif-rotate, the images of training %s", sources->items[i],
-				    turned ? "without" : "with", turned ? "with it" : "without");
+		gn_input_compare_turned(&p->info.input, sources->items[i], m.exif_rotate, log);
 		gn_json_init(&j);
 		gn_json_array(&j, NULL);
 		for (uint32_t k = 0; k < m.class_count; k++)
 			gn_json_string(&j, NULL, m.classes[k].name);
 		gn_json_end(&j);
-		if (!names && m.class_count == classes && !gn_json_failed(&j))
+		if (!names && m.class_count == p->info.classes && !gn_json_failed(&j))
 			names = strdup(gn_json_text(&j));
 		gn_json_release(&j);
 		gn_manifest_release(&m);
@@ -280,7 +278,7 @@ static enum gn_status begin(struct predictor *p, const struct gn_text_list *sour
 
 	if (status)
 		return status;
-	others = names_of_sources(sources, p->info.classes, p->info.input.exif_rotate, log);
+	others = read_sources(p, sources, log);
 	if (!names && !others)
 		gn_log_warn(log, "neither the network nor a source says what the classes are called: their numbers are printed");
 	status = p->sink->begin(p->sink->context, (int)p->info.classes, names ? names : others, err);

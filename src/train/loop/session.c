@@ -57,7 +57,7 @@ static enum gn_status make_model(struct gn_session *s, struct gn_err *err)
 		return gn_err_prefix(err, "%s", gn_model_name(s->model)), status;
 	s->checkpoint.info.input.exif_rotate = gn_dataset_exif_rotate(s->data.train);
 	if (s->data.val && gn_comm_rank(s->comm) == 0)
-		gn_input_compare_turned(&s->checkpoint.info.input, s->data.val, s->log);
+		gn_input_compare_turned(&s->checkpoint.info.input, o->val, gn_dataset_exif_rotate(s->data.val), s->log);
 	if (o->resize_schedule)
 		status = gn_resize_schedule_parse(o->resize_schedule, &s->schedule.resize, err);
 	if (status)
