@@ -20,5 +20,5 @@ EXTRA_DIST += bench/peers/run bench/peers/report bench/peers/stream bench/peers/
 	bench/peers/apart.c bench/peers/floor.c bench/peers/gloo.cc bench/peers/mpi.c bench/peers/shell \
 	bench/peers/verbs.sh bench/peers/secure bench/peers/step bench/peers/torch bench/peers/torch_step
 EXTRA_DIST += bench/data/io bench/data/stage
-EXTRA_DIST += bench/photos/run bench/photos/cut.c bench/photos/peer
+EXTRA_DIST += bench/photos/run bench/photos/cut.c bench/photos/peer bench/photos/scaled
 EXTRA_DIST += bench/train/elastic bench/train/torch_elastic bench/train/checkpoint bench/train/checkpoint_report bench/train/torch_checkpoint

@@ -8,39 +8,40 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Examples of options that have a text. */
+static const struct {
+	const char *example, *value;
+	size_t offset;
+} texts[] = {
+	{"--compress topk:0.1", "topk:0.1", offsetof(struct gn_train_options, compress)},
+	{"--compress dgc:0.1", "dgc:0.1", offsetof(struct gn_train_options, compress)},
+	{"--device cuda", "cuda", offsetof(struct gn_train_options, device)},
+	{"--algo shared", "shared", offsetof(struct gn_train_options, algo)},
+	{"--algo double-tree", "double-tree", offsetof(struct gn_train_options, algo)},
+	{"--shard optimizer", "optimizer", offsetof(struct gn_train_options, shard)},
+	{"--optimizer adamw", "adamw", offsetof(struct gn_train_options, optimizer)},
+	{"--compress auto", "auto", offsetof(struct gn_train_options, compress)},
+	{"--compress int8", "int8", offsetof(struct gn_train_options, compress)},
+	{"--shard gradients", "gradients", offsetof(struct gn_train_options, shard)},
+	{"--class-weights balanced", "balanced", offsetof(struct gn_train_options, class_weights)},
+	{"--optimizer lars", "lars", offsetof(struct gn_train_options, optimizer)},
+	{"--update sync --servers 1", "sync", offsetof(struct gn_train_options, update)},
+	{"--update async --servers 1", "async", offsetof(struct gn_train_options, update)},
+	{"--sync-bn all", "all", offsetof(struct gn_train_options, sync_bn)},
+	{"--halving 2:2", "2:2", offsetof(struct gn_train_options, halving)},
+	{"--checkpoint c --checkpoint-local l", "l", offsetof(struct gn_train_options, checkpoint_local)},
+	{"--trace t.json", "t.json", offsetof(struct gn_train_options, trace)},
+	{"--elastic 2:4 --checkpoint c", "2:4", offsetof(struct gn_train_options, elastic)},
+	{"--parallel auto", "auto", offsetof(struct gn_train_options, parallel)},
+	{"--parallel data=1,pipeline=2", "data=1,pipeline=2", offsetof(struct gn_train_options, parallel)},
+	{"--parallel data=1,tensor=2", "data=1,tensor=2", offsetof(struct gn_train_options, parallel)},
+	{"--pipe-schedule pipedream", "pipedream", offsetof(struct gn_train_options, pipe_schedule)},
+	{"--resize-schedule 0:16,1:28", "0:16,1:28", offsetof(struct gn_train_options, resize_schedule)},
+};
+
 /* What an option's example asks for. */
 static void ask(struct gn_train_options *o, const char *example)
 {
-	static const struct {
-		const char *example, *value;
-		size_t offset;
-	} texts[] = {
-		{"--compress topk:0.1", "topk:0.1", offsetof(struct gn_train_options, compress)},
-		{"--compress dgc:0.1", "dgc:0.1", offsetof(struct gn_train_options, compress)},
-		{"--device cuda", "cuda", offsetof(struct gn_train_options, device)},
-		{"--algo shared", "shared", offsetof(struct gn_train_options, algo)},
-		{"--algo double-tree", "double-tree", offsetof(struct gn_train_options, algo)},
-		{"--shard optimizer", "optimizer", offsetof(struct gn_train_options, shard)},
-		{"--optimizer adamw", "adamw", offsetof(struct gn_train_options, optimizer)},
-		{"--compress auto", "auto", offsetof(struct gn_train_options, compress)},
-		{"--compress int8", "int8", offsetof(struct gn_train_options, compress)},
-		{"--shard gradients", "gradients", offsetof(struct gn_train_options, shard)},
-		{"--class-weights balanced", "balanced", offsetof(struct gn_train_options, class_weights)},
-		{"--optimizer lars", "lars", offsetof(struct gn_train_options, optimizer)},
-		{"--update sync --servers 1", "sync", offsetof(struct gn_train_options, update)},
-		{"--update async --servers 1", "async", offsetof(struct gn_train_options, update)},
-		{"--sync-bn all", "all", offsetof(struct gn_train_options, sync_bn)},
-		{"--halving 2:2", "2:2", offsetof(struct gn_train_options, halving)},
-		{"--checkpoint c --checkpoint-local l", "l", offsetof(struct gn_train_options, checkpoint_local)},
-		{"--trace t.json", "t.json", offsetof(struct gn_train_options, trace)},
-		{"--elastic 2:4 --checkpoint c", "2:4", offsetof(struct gn_train_options, elastic)},
-		{"--parallel auto", "auto", offsetof(struct gn_train_options, parallel)},
-		{"--parallel data=1,pipeline=2", "data=1,pipeline=2", offsetof(struct gn_train_options, parallel)},
-		{"--parallel data=1,tensor=2", "data=1,tensor=2", offsetof(struct gn_train_options, parallel)},
-		{"--pipe-schedule pipedream", "pipedream", offsetof(struct gn_train_options, pipe_schedule)},
-		{"--resize-schedule 0:16,1:28", "0:16,1:28", offsetof(struct gn_train_options, resize_schedule)},
-	};
-
 	if (!strncmp(example, "--update ", 9))
 		o->servers = "1";
 	if (!strcmp(example, "--nesterov"))
