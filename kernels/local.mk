@@ -12,13 +12,11 @@ libgannet_kernels_a_SOURCES = \
 	kernels/ref/ref.h \
 	kernels/ref/attention.c \
 	kernels/ref/batch_norm.c \
-	kernels/ref/compress.c kernels/ref/compress.h \
 	kernels/ref/conv.c \
 	kernels/ref/layer_norm.c \
 	kernels/ref/linear.c \
 	kernels/ref/loss.c \
 	kernels/ref/op.c \
-	kernels/ref/optim.c \
 	kernels/ref/pointwise.c \
 	kernels/ref/pool.c \
 	kernels/host/host.h \
@@ -45,7 +43,6 @@ libgannet_kernels_a_SOURCES = \
 	kernels/host/optim.c \
 	kernels/host/pointwise.c \
 	kernels/host/scale.c \
-	kernels/host/sgd.c \
 	kernels/host/sums.c kernels/host/sums.h \
 	kernels/host/tokens.c \
 	kernels/host/update.c kernels/host/update.h \
@@ -73,7 +70,7 @@ CU_FILES = \
 	kernels/cuda/quantise.cu \
 	kernels/cuda/tokens.cu
 CU_INCLUDED = kernels/cuda/batch_norm.cuh src/device/cuda.h src/device/cuda_native.h src/device/device.h src/device/device_internal.h kernels/cuda/kernels.h \
-	kernels/cuda/layers.h kernels/op.h kernels/weight.h kernels/cuda/launch.cuh kernels/cuda/shape.h kernels/cuda/type.h kernels/loss.h kernels/ref/compress.h src/base/crop.h \
+	kernels/cuda/layers.h kernels/op.h kernels/weight.h kernels/cuda/launch.cuh kernels/cuda/shape.h kernels/cuda/type.h kernels/loss.h src/base/crop.h \
 	kernels/activation_formulas.h
 EXTRA_DIST += $(CU_FILES) $(CU_INCLUDED)
 NVCC_FLAGS = -std=c++17 -O3 --Werror all-warnings -Xcompiler -fno-exceptions,-fno-rtti,-fno-threadsafe-statics,-fPIC,-Wall

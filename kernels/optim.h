@@ -54,17 +54,6 @@ struct gn_optim_tensor {
 	double lr_scale; /* factor of the update's rate for this tensor */
 };
 
-/* The same in double, for the reference implementation. */
-struct gn_ref_optim_tensor {
-	double *params;
-	const double *grads;
-	double *slots[GN_OPTIM_SLOTS_MAX];
-	size_t count;
-	double weight_decay;
-	int adapt;
-	double lr_scale;
-};
-
 /* "sgd", "lars", "lamb", "adamw", "rmsprop"; gn_optim_find() returns -1 for anything else. */
 const char *gn_optim_name(enum gn_optim_kind kind);
 int gn_optim_find(const char *name);
@@ -77,28 +66,12 @@ void gn_optim_step(const struct gn_optim *o, const struct gn_optim_update *u, co
  * totals. The first updates LAMB's and AdamW's slots; SGD and RMSprop need no sums. */
 void gn_optim_sums(const struct gn_optim *o, const struct gn_optim_update *u, const struct gn_optim_tensor *t, double sums[2]);
 void gn_optim_apply(const struct gn_optim *o, const struct gn_optim_update *u, const struct gn_optim_tensor *t, const double sums[2]);
-/* Reference implementation in double. */
-void gn_ref_optim_step(const struct gn_optim *o, const struct gn_optim_update *u, const struct gn_ref_optim_tensor *t);
 
 /* Sum of squares in double, with only double's rounding; non-finite if and only if an element is. Bitwise equal for any number of
  * threads. */
 double gn_sum_squares(const float *x, size_t count);
-double gn_ref_sum_squares(const float *x, size_t count);
 
 /* average = decay * average + (1 - decay) * values. */
 void gn_average_step(float *average, const float *values, size_t count, double decay);
-
-struct gn_sgd {
-	double lr;
-	double momentum; /* 0: the buffer is not accessed and may be NULL */
-	int nesterov;
-	double weight_decay;
-	double grad_scale;
-};
-
-/* Updates count elements in float by the formula above. */
-void gn_sgd_step(const struct gn_sgd *sgd, float *params, const float *grads, float *buffer, size_t count);
-/* Reference implementation in double. */
-void gn_ref_sgd_step(const struct gn_sgd *sgd, double *params, const double *grads, double *buffer, size_t count);
 
 #endif

@@ -1,6 +1,5 @@
 /* A block processes one group at a time, each thread four adjacent elements. */
 #include "kernels/cuda/launch.cuh"
-#include "kernels/ref/compress.h"
 
 using namespace gn;
 

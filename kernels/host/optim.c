@@ -2,12 +2,49 @@
 
 #include <math.h>
 
+/* Scalars as floats: no conversions in the loops. */
+struct sgd {
+	float lr, momentum, decay, scale;
+};
+
+static void plain(struct sgd s, float *params, const float *grads, size_t count)
+{
+#pragma omp parallel for simd schedule(static)
+	for (size_t i = 0; i < count; i++)
+		params[i] -= s.lr * (s.scale * grads[i] + s.decay * params[i]);
+}
+
+static void heavy_ball(struct sgd s, float *params, const float *grads, float *buffer, size_t count)
+{
+#pragma omp parallel for simd schedule(static)
+	for (size_t i = 0; i < count; i++) {
+		float b = s.momentum * buffer[i] + (s.scale * grads[i] + s.decay * params[i]);
+
+		buffer[i] = b;
+		params[i] -= s.lr * b;
+	}
+}
+
+static void nesterov(struct sgd s, float *params, const float *grads, float *buffer, size_t count)
+{
+#pragma omp parallel for simd schedule(static)
+	for (size_t i = 0; i < count; i++) {
+		float g = s.scale * grads[i] + s.decay * params[i], b = s.momentum * buffer[i] + g;
+
+		buffer[i] = b;
+		params[i] -= s.lr * (g + s.momentum * b);
+	}
+}
+
 static void sgd(const struct gn_optim *o, const struct gn_optim_update *u, const struct gn_optim_tensor *t, const double sums[2])
 {
-	struct gn_sgd s = {u->lr * t->lr_scale, o->momentum, o->nesterov, t->weight_decay, u->grad_scale};
+	struct sgd s = {(float)(u->lr * t->lr_scale), (float)o->momentum, (float)t->weight_decay, (float)u->grad_scale};
 
 	(void)sums;
-	gn_sgd_step(&s, t->params, t->grads, t->slots[0], t->count);
+	if (o->momentum == 0)
+		plain(s, t->params, t->grads, t->count);
+	else
+		(o->nesterov ? nesterov : heavy_ball)(s, t->params, t->grads, t->slots[0], t->count);
 }
 
 static void sgd_sums(const struct gn_optim *o, const struct gn_optim_update *u, const struct gn_optim_tensor *t, double sums[2])

@@ -3,7 +3,6 @@
  * graphs of REPEATS calls each, timed by events, so that the host's part of a call is not counted; a tensor is more than twice the
  * L2 cache. Results are not looked at: test_kernels does. Arguments: beginnings of names of kernels; then these alone. */
 #include "kernels/cuda/layers.h"
-#include "kernels/ref/compress.h"
 
 #include <stdio.h>
 #include <stdlib.h>

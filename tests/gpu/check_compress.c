@@ -1,10 +1,78 @@
 /* What is chosen and rounded must be what the oracle says, to the bit; what is left over, to rounding. */
-#include "kernels/ref/compress.h"
 #include "tests/gpu/fixture.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+static uint32_t magnitude(float x)
+{
+	uint32_t bits;
+
+	memcpy(&bits, &x, sizeof bits);
+	return bits & 0x7fffffff;
+}
+
+/* The k-th largest magnitude, found bit by bit from the top: the largest number that at least k elements reach. */
+static uint32_t threshold(const float *x, size_t count, size_t k)
+{
+	uint32_t found = 0;
+
+	for (int bit = 30; bit >= 0; bit--) {
+		uint32_t tried = found | (uint32_t)1 << bit;
+		size_t reach = 0;
+
+		for (size_t i = 0; i < count; i++)
+			reach += magnitude(x[i]) >= tried;
+		if (reach >= k)
+			found = tried;
+	}
+	return found;
+}
+
+/* Top-k and quantisation as kernels/cuda/kernels.h defines them, in plain loops. */
+static void ref_top_k(const float *x, size_t count, size_t k, uint32_t *indices, float *values)
+{
+	uint32_t least = threshold(x, count, k);
+	size_t above = 0, equal = 0, taken = 0;
+
+	for (size_t i = 0; i < count; i++)
+		above += magnitude(x[i]) > least;
+	for (size_t i = 0; i < count; i++) {
+		uint32_t m = magnitude(x[i]);
+
+		if (m < least || (m == least && equal++ >= k - above))
+			continue;
+		indices[taken] = (uint32_t)i;
+		values[taken++] = x[i];
+	}
+}
+
+/* NaN when an element is not finite. */
+static float largest(const float *x, size_t count)
+{
+	float most = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		if (!isfinite(x[i]))
+			return NAN;
+		most = fabsf(x[i]) > most ? fabsf(x[i]) : most;
+	}
+	return most;
+}
+
+static void ref_quantise(const float *x, size_t count, int8_t *to, float *scales)
+{
+	for (size_t begin = 0; begin < count; begin += GN_QUANTISE_GROUP) {
+		size_t some = count - begin < GN_QUANTISE_GROUP ? count - begin : GN_QUANTISE_GROUP;
+		float most = largest(x + begin, some);
+		float scale = most < GN_QUANTISE_LEAST ? 0 : most / 127;
+
+		for (size_t i = begin; i < begin + some; i++)
+			to[i] = scale > 0 ? (int8_t)rintf(x[i] / scale) : 0;
+		scales[begin / GN_QUANTISE_GROUP] = scale;
+	}
+}
 
 struct job {
 	size_t count, k;
@@ -88,7 +156,7 @@ static void check_top_k(struct fixture *b, const struct job *j)
 	t.to_indices = fixture_bytes(b, NULL, j->k * sizeof *t.indices);
 	t.to_values = fixture_bytes(b, NULL, j->k * sizeof *t.values);
 	t.scratch = fixture_bytes(b, NULL, gn_cuda_top_k_scratch_bytes());
-	gn_ref_top_k(x, j->count, j->k, t.indices, t.values);
+	ref_top_k(x, j->count, j->k, t.indices, t.values);
 	memcpy(rest, x, j->count * sizeof *rest);
 	for (size_t i = 0; i < j->k; i++)
 		rest[t.indices[i]] = 0;
@@ -132,7 +200,7 @@ static void check_quantise(struct fixture *b, const struct job *j, double size)
 	to_scales = fixture_bytes(b, NULL, groups * sizeof *scales);
 	left = fixture_output(b, GN_CUDA_F32, j->count);
 	back = fixture_input(b, GN_CUDA_F32, j->count, 0, 1);
-	gn_ref_quantise(x, j->count, whole, scales);
+	ref_quantise(x, j->count, whole, scales);
 	for (size_t i = 0; i < j->count && back; i++) {
 		double value = (double)whole[i] * scales[i / GN_QUANTISE_GROUP];
 

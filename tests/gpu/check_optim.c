@@ -1,4 +1,5 @@
 #include "tests/gpu/fixture.h"
+#include "tests/kernels/ref_optim.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@ GPU_CHECKS = \
 	tests/gpu/check_image.c \
 	tests/gpu/check_loss.c \
 	tests/gpu/check_norm.c \
-	tests/gpu/check_optim.c \
+	tests/gpu/check_optim.c tests/kernels/ref_optim.c tests/kernels/ref_optim.h \
 	tests/gpu/check_pointwise.c \
 	tests/gpu/check_pool.c \
 	data/sample/resize.c data/sample/resize.h data/sample/resize_rows.c data/sample/resize_internal.h \

@@ -1,5 +1,6 @@
 /* Steps that are queued, with the update on the device, against steps call by call whose optimizer is the host's oracle. */
 #include "tests/gpu/plan_net.h"
+#include "tests/kernels/ref_optim.h"
 
 #include "src/train/model/init.h"
 

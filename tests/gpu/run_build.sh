@@ -77,7 +77,7 @@ find_nvidia() {
 # Sources of the kernels, and of the operators where there is cuDNN; none needs another library.
 kernels_sources() {
 	printf '%s\n' kernels/cuda/*.cu src/device/*.c kernels/*.c kernels/ref/*.c data/sample/resize{,_rows}.c \
-		tests/gpu/{no_host,fixture,check_*,test_kernels,bench_kernels}.c
+		tests/gpu/{no_host,fixture,check_*,test_kernels,bench_kernels}.c tests/kernels/ref_optim.c
 	printf '%s\n' src/base/*.c | grep -v -e /cipher_file -e /data_key -e /sha256 -e /version
 	[[ ! $operators ]] || printf '%s\n' kernels/cuda/{autotune,blas*,dnn*,op*}.c tests/gpu/{ops_*,test_dnn,test_ops}.c
 }
@@ -97,7 +97,7 @@ prepare() {
 	src/base/build-info . >"$build/config/src/build.h" || return 1
 	while read -r hash file; do
 		hashes[${file#"$build"/}]=$hash
-	done < <(find kernels src transport data tests/gpu tests/transport tests/golden -type f \( -name '*.[chS]' -o -name '*.cu' -o -name '*.cuh' \
+	done < <(find kernels src transport data tests/gpu tests/kernels tests/transport tests/golden -type f \( -name '*.[chS]' -o -name '*.cu' -o -name '*.cuh' \
 		-o -name '*.json' \) -exec sha256sum {} + && sha256sum "$build"/config/src/*.h)
 	flags=("${CC:-gcc}" -std=gnu11 -O2 -D_GNU_SOURCE -DHAVE_CONFIG_H '-DGN_SITE_FILE="/etc/gannet.conf"' '-DGN_JOBS_DIR="/usr/share/gannet/slurm/jobs"' -fopenmp -fno-math-errno)
 	nvcc_flags=(-std=c++17 -O3 -lineinfo "${codes[@]}")
@@ -181,12 +181,12 @@ link() {
 # archive NAME PATTERN: of objects, those that are no test and no command
 archive() {
 	rm -f "$build/lib$1.a"
-	printf '%s\n' "${objects[@]}" | grep -v -e /tests-gpu-[^n] -e /src-cmd- | xargs ar rcsT "$build/lib$1.a"
+	printf '%s\n' "${objects[@]}" | grep -v -e /tests-gpu-[^n] -e /tests-kernels- -e /src-cmd- | xargs ar rcsT "$build/lib$1.a"
 }
 link_kernels() {
 	local o=$build/objects libraries=() archives=("$build/libkernels.a") name
 
-	archive kernels && link test_kernels "$o"/tests-gpu-{fixture,check_*,test_kernels}.c.o && link bench_kernels "$o"/tests-gpu-bench_kernels.c.o ||
+	archive kernels && link test_kernels "$o"/tests-gpu-{fixture,check_*,test_kernels}.c.o "$o"/tests-kernels-ref_optim.c.o && link bench_kernels "$o"/tests-gpu-bench_kernels.c.o ||
 		return 1
 	[[ $operators ]] || return 0
 	for name in test_dnn test_ops; do

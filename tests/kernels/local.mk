@@ -19,7 +19,7 @@ tests_kernels_test_nonfinite_SOURCES = tests/kernels/test_nonfinite.c tests/kern
 tests_kernels_test_nonfinite_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_kernels_test_nonfinite_LDADD = $(KERNELS_TEST_LIBS)
 
-tests_kernels_test_optim_SOURCES = tests/kernels/test_optim.c
+tests_kernels_test_optim_SOURCES = tests/kernels/test_optim.c tests/kernels/ref_optim.c tests/kernels/ref_optim.h
 tests_kernels_test_optim_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_kernels_test_optim_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 tests_kernels_test_optim_LDADD = $(KERNELS_TEST_LIBS)

@@ -2,7 +2,7 @@
  * LAMB worked out from the papers' formulas elsewhere. */
 #include "tests/test.h"
 
-#include "kernels/optim.h"
+#include "tests/kernels/ref_optim.h"
 #include "src/base/philox.h"
 
 #include <math.h>
@@ -12,10 +12,20 @@
 
 #define COUNT 1003
 
-static void compare(const struct gn_sgd *sgd)
+struct sgd {
+	double momentum;
+	int nesterov;
+	double decay, scale;
+};
+
+static void compare(const struct sgd *s)
 {
 	static float p[COUNT], g[COUNT], b[COUNT];
 	static double wide_p[COUNT], wide_g[COUNT], wide_b[COUNT];
+	const struct gn_optim sgd = {.kind = GN_OPTIM_SGD, .momentum = s->momentum, .nesterov = s->nesterov};
+	const struct gn_optim_update u = {0.1, s->scale, 1};
+	const struct gn_optim_tensor t = {p, g, {s->momentum != 0 ? b : NULL}, COUNT, s->decay, 0, 1};
+	const struct gn_ref_optim_tensor wide = {wide_p, wide_g, {wide_b}, COUNT, s->decay, 0, 1};
 	struct gn_rng r;
 
 	gn_rng_init(&r, 1, GN_RNG_TEST, 0, 0);
@@ -30,8 +40,8 @@ static void compare(const struct gn_sgd *sgd)
 			g[i] = (float)gn_rng_normal(&r);
 			wide_g[i] = g[i];
 		}
-		gn_sgd_step(sgd, p, g, sgd->momentum != 0 ? b : NULL, COUNT);
-		gn_ref_sgd_step(sgd, wide_p, wide_g, wide_b, COUNT);
+		gn_optim_step(&sgd, &u, &t);
+		gn_ref_optim_step(&sgd, &u, &wide);
 	}
 	for (int i = 0; i < COUNT; i++)
 		assert_true(fabs(p[i] - wide_p[i]) < 3e-6);
@@ -39,9 +49,8 @@ static void compare(const struct gn_sgd *sgd)
 
 static void test_against_oracle(void **state)
 {
-	static const struct gn_sgd table[] = {{0.1, 0, 0, 0, 1},        {0.1, 0.9, 0, 0, 1},
-					      {0.1, 0.9, 0, 1e-4, 1},   {0.1, 0.9, 1, 5e-4, 1},
-					      {0.1, 0.875, 1, 0, 0.25}, {0.1, 0, 0, 1e-2, 0.125}};
+	static const struct sgd table[] = {{0, 0, 0, 1},	{0.9, 0, 0, 1},	   {0.9, 0, 1e-4, 1},
+					   {0.9, 1, 5e-4, 1}, {0.875, 1, 0, 0.25}, {0, 0, 1e-2, 0.125}};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof table / sizeof *table; i++)
@@ -53,7 +62,8 @@ static void test_against_torch(void **state)
 {
 	static const double grads[3] = {0.5, -0.25, 1}, plain[3] = {0.949, 0.927151, 0.806559749},
 			    nesterov[3] = {0.9031, 0.90757411, 0.698189208};
-	struct gn_sgd sgd = {0.1, 0.9, 0, 0.01, 1};
+	struct gn_optim sgd = {.kind = GN_OPTIM_SGD, .momentum = 0.9};
+	const struct gn_optim_update u = {0.1, 1, 1};
 
 	(void)state;
 	for (int kind = 0; kind < 2; kind++) {
@@ -61,7 +71,7 @@ static void test_against_torch(void **state)
 
 		sgd.nesterov = kind;
 		for (int i = 0; i < 3; i++) {
-			gn_ref_sgd_step(&sgd, &p, &grads[i], &b, 1);
+			gn_ref_optim_step(&sgd, &u, &(struct gn_ref_optim_tensor){&p, &grads[i], {&b}, 1, 0.01, 0, 1});
 			assert_true(fabs(p - (kind ? nesterov : plain)[i]) < 1e-9);
 		}
 	}

@@ -66,6 +66,7 @@ tests_train_test_owner_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_train_test_owner_LDADD = $(TRAIN_TEST_LIBS)
 tests_train_test_onnx_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_train_test_onnx_LDADD = $(TRAIN_TEST_LIBS)
+tests_train_test_optimizer_SOURCES = tests/train/test_optimizer.c tests/kernels/ref_optim.h
 tests_train_test_optimizer_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_train_test_optimizer_LDADD = $(TRAIN_TEST_LIBS)
 tests_train_test_metrics_log_CPPFLAGS = $(TEST_CPPFLAGS)

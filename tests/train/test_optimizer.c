@@ -1,5 +1,6 @@
 /* One update of a whole model: clipping, what gets decay, and what happens when a gradient is not finite. */
 #include "tests/test.h"
+#include "tests/kernels/ref_optim.h"
 
 #include "src/train/model/init.h"
 #include "src/train/optim/optimizer.h"

@@ -11,9 +11,11 @@
 
 static double train(struct net *n, int steps)
 {
-	struct gn_sgd sgd = {.lr = 0.01, .momentum = 0.9, .weight_decay = 1e-4, .grad_scale = 1};
+	const struct gn_optim sgd = {.kind = GN_OPTIM_SGD, .momentum = 0.9};
 	size_t count = gn_model_param_elements(n->model);
 	float *momentum = room(count, sizeof *momentum);
+	const struct gn_optim_tensor all = {.params = n->params, .grads = n->grads, .slots = {momentum}, .count = count,
+					    .weight_decay = 1e-4, .lr_scale = 1};
 	const float *logits;
 	struct gn_err err;
 	double loss = 0;
@@ -22,7 +24,7 @@ static double train(struct net *n, int steps)
 		assert_ok(gn_plan_forward(n->plan, n->images, (uint64_t)i, &logits, &err));
 		assert_ok(gn_plan_loss(n->plan, n->labels, &loss, &err));
 		assert_ok(gn_plan_backward(n->plan, NULL, NULL, &err));
-		gn_sgd_step(&sgd, n->params, n->grads, momentum, count);
+		gn_optim_step(&sgd, &(struct gn_optim_update){.lr = 0.01, .grad_scale = 1, .step = (uint64_t)i + 1}, &all);
 	}
 	free(momentum);
 	return loss;

@@ -110,33 +110,36 @@ static void compare_gradients(struct run *r)
 	}
 }
 
+/* Norm and first values of a tensor after training, against its entry in summaries. names: what the two are called. */
+static void compare_trained(struct run *r, const char *const names[2], const struct gn_param *p, const json_t *summaries, const float *x,
+			    double bound)
+{
+	const json_t *summary = json_object_get(summaries, p->name);
+	double l2 = field(summary, "l2");
+
+	gn_tolerance_single(&r->tolerance, names[0], p->name, GN_SHARE_QUANTITY, bound, l2, norm(p->count, x), l2);
+	compare_first(r, names[1], p, summary, l2, x, bound);
+}
+
 static void compare_buffers(struct run *r)
 {
-	double bound = bounds_of(r)->statistics;
+	static const char *const names[] = {"statistics norm", "statistics values"};
 
 	for (int i = 0; r->g->buffers && i < gn_model_buffer_count(r->g->model); i++) {
 		const struct gn_param *p = gn_model_buffer(r->g->model, i);
-		const json_t *summary = json_object_get(r->g->buffers, p->name);
-		double l2 = field(summary, "l2");
 
-		gn_tolerance_single(&r->tolerance, "statistics norm", p->name, GN_SHARE_QUANTITY, bound, l2,
-				 norm(p->count, r->buffers + p->offset), l2);
-		compare_first(r, "statistics values", p, summary, l2, r->buffers + p->offset, bound);
+		compare_trained(r, names, p, r->g->buffers, r->buffers + p->offset, bounds_of(r)->statistics);
 	}
 }
 
 static void compare_params(struct run *r)
 {
-	double bound = bounds_of(r)->parameter;
+	static const char *const names[] = {"parameter norm", "parameter values"};
 
 	for (int i = 0; r->g->params && i < gn_model_param_count(r->g->model); i++) {
 		const struct gn_param *p = gn_model_param(r->g->model, i);
-		const json_t *summary = json_object_get(r->g->params, p->name);
-		double l2 = field(summary, "l2");
 
-		gn_tolerance_single(&r->tolerance, "parameter norm", p->name, GN_SHARE_QUANTITY, bound, l2,
-				 norm(p->count, r->params + p->offset), l2);
-		compare_first(r, "parameter values", p, summary, l2, r->params + p->offset, bound);
+		compare_trained(r, names, p, r->g->params, r->params + p->offset, bounds_of(r)->parameter);
 	}
 }
 
@@ -175,7 +178,10 @@ static enum gn_status fetch(struct run *r, struct gn_err *err)
 static enum gn_status one_step(struct run *r, int step, struct gn_err *err)
 {
 	const struct gn_golden *g = r->g;
-	struct gn_sgd sgd = {.lr = g->lr, .momentum = g->momentum, .weight_decay = g->weight_decay, .grad_scale = 1};
+	const struct gn_optim sgd = {.kind = GN_OPTIM_SGD, .momentum = g->momentum};
+	const struct gn_optim_update update = {.lr = g->lr, .grad_scale = 1, .step = (uint64_t)step + 1};
+	const struct gn_optim_tensor all = {.params = r->params, .grads = r->grads, .slots = {r->momentum},
+					    .count = gn_model_param_elements(g->model), .weight_decay = g->weight_decay, .lr_scale = 1};
 	const float *logits;
 	double loss;
 	enum gn_status s = send(r, err);
@@ -201,7 +207,7 @@ static enum gn_status one_step(struct run *r, int step, struct gn_err *err)
 		gn_weight_layouts_in(r->layouts, r->grads);
 		compare_buffers(r);
 	}
-	gn_sgd_step(&sgd, r->params, r->grads, r->momentum, gn_model_param_elements(g->model));
+	gn_optim_step(&sgd, &update, &all);
 	return GN_OK;
 }
 

@@ -1,4 +1,4 @@
-#include "kernels/optim.h"
+#include "tests/kernels/ref_optim.h"
 
 #include <math.h>
 
@@ -11,24 +11,19 @@ static double norm(const double *x, size_t count)
 	return sqrt(sum);
 }
 
-void gn_ref_sgd_step(const struct gn_sgd *sgd, double *params, const double *grads, double *buffer, size_t count)
-{
-	for (size_t i = 0; i < count; i++) {
-		double g = sgd->grad_scale * grads[i] + sgd->weight_decay * params[i];
-
-		if (sgd->momentum != 0) {
-			buffer[i] = sgd->momentum * buffer[i] + g;
-			g = sgd->nesterov ? g + sgd->momentum * buffer[i] : buffer[i];
-		}
-		params[i] -= sgd->lr * g;
-	}
-}
-
 static void sgd(const struct gn_optim *o, const struct gn_optim_update *u, const struct gn_ref_optim_tensor *t)
 {
-	struct gn_sgd s = {u->lr * t->lr_scale, o->momentum, o->nesterov, t->weight_decay, u->grad_scale};
+	double *buffer = t->slots[0];
 
-	gn_ref_sgd_step(&s, t->params, t->grads, t->slots[0], t->count);
+	for (size_t i = 0; i < t->count; i++) {
+		double g = u->grad_scale * t->grads[i] + t->weight_decay * t->params[i];
+
+		if (o->momentum != 0) {
+			buffer[i] = o->momentum * buffer[i] + g;
+			g = o->nesterov ? g + o->momentum * buffer[i] : buffer[i];
+		}
+		t->params[i] -= u->lr * t->lr_scale * g;
+	}
 }
 
 static void lars(const struct gn_optim *o, const struct gn_optim_update *u, const struct gn_ref_optim_tensor *t)
@@ -100,13 +95,4 @@ void gn_ref_optim_step(const struct gn_optim *o, const struct gn_optim_update *u
 		rmsprop(o, u, t);
 		break;
 	}
-}
-
-double gn_ref_sum_squares(const float *x, size_t count)
-{
-	double sum = 0;
-
-	for (size_t i = 0; i < count; i++)
-		sum += (double)x[i] * x[i];
-	return sum;
 }
