@@ -37,8 +37,9 @@ struct gn_op_device {
 /* The calls of kernels/compute.h with the same names. */
 struct gn_compute_class {
 	void (*destroy)(struct gn_compute *c);
-	enum gn_status (*set_number)(struct gn_compute *c, uint64_t number, struct gn_err *err);
+	enum gn_status (*set_number)(struct gn_compute *c, uint64_t number, struct gn_err *err); /* NULL: no effect */
 	enum gn_status (*load)(struct gn_compute *c, const struct gn_layout *l, const void *from, void *to, struct gn_err *err);
+	/* NULL: GN_ERR_UNSUPPORTED */
 	enum gn_status (*load_crops)(struct gn_compute *c, const struct gn_layout *l, const float *mean, const float *deviation,
 				       const struct gn_crop *from, void *to, struct gn_err *err);
 	enum gn_status (*store)(struct gn_compute *c, const struct gn_layout *l, const void *from, float *host, struct gn_err *err);
@@ -47,14 +48,19 @@ struct gn_compute_class {
 	enum gn_status (*add)(struct gn_compute *c, const float *from, float *to, size_t count, struct gn_err *err);
 	enum gn_status (*scale)(struct gn_compute *c, float *x, double factor, size_t count, struct gn_err *err);
 	enum gn_status (*loss)(struct gn_compute *c, const struct gn_loss_args *a, struct gn_err *err);
-	enum gn_status (*update_create)(struct gn_compute *c, const struct gn_update_options *options, struct gn_update **out,
-					struct gn_err *err);
-	void (*update_destroy)(struct gn_update *u);
-	enum gn_status (*update_set)(struct gn_update *u, const struct gn_optim_update *numbers, double decay, struct gn_err *err);
-	enum gn_status (*update_queue)(struct gn_update *u, struct gn_err *err);
-	enum gn_status (*update_fetch)(struct gn_update *u, struct gn_err *err);
-	void (*update_result)(const struct gn_update *u, struct gn_update_result *out);
+	const struct gn_update_class *update;
 };
+
+/* The calls gn_update_... of kernels/compute.h. create leaves class to the caller. */
+struct gn_update_class {
+	enum gn_status (*create)(struct gn_compute *c, const struct gn_update_options *options, struct gn_update **out, struct gn_err *err);
+	void (*destroy)(struct gn_update *u);
+	enum gn_status (*set)(struct gn_update *u, const struct gn_optim_update *numbers, double decay, struct gn_err *err);
+	enum gn_status (*queue)(struct gn_update *u, struct gn_err *err);
+	enum gn_status (*fetch)(struct gn_update *u, struct gn_err *err); /* NULL: no effect */
+	void (*result)(const struct gn_update *u, struct gn_update_result *out);
+};
+extern const struct gn_update_class gn_host_update, gn_cuda_update;
 
 /* The first member of each backend's own. */
 struct gn_compute {
@@ -64,7 +70,7 @@ struct gn_compute {
 	struct gn_op_device *ops; /* NULL on the host */
 };
 struct gn_update {
-	const struct gn_compute_class *class;
+	const struct gn_update_class *class;
 };
 
 /* Allocates a zeroed operator of size bytes that starts with struct gn_op, and copies desc and base->info. NULL with err set when

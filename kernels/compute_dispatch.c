@@ -18,7 +18,7 @@ struct gn_op_device *gn_compute_ops(const struct gn_compute *c)
 
 enum gn_status gn_compute_set_number(struct gn_compute *c, uint64_t number, struct gn_err *err)
 {
-	return c->class->set_number(c, number, err);
+	return c->class->set_number ? c->class->set_number(c, number, err) : GN_OK;
 }
 
 enum gn_status gn_compute_load(struct gn_compute *c, const struct gn_layout *l, const void *from, void *to, struct gn_err *err)
@@ -29,7 +29,8 @@ enum gn_status gn_compute_load(struct gn_compute *c, const struct gn_layout *l, 
 enum gn_status gn_compute_load_crops(struct gn_compute *c, const struct gn_layout *l, const float *mean, const float *deviation,
 				       const struct gn_crop *from, void *to, struct gn_err *err)
 {
-	return c->class->load_crops(c, l, mean, deviation, from, to, err);
+	return c->class->load_crops ? c->class->load_crops(c, l, mean, deviation, from, to, err)
+				    : gn_err_set(err, GN_ERR_UNSUPPORTED, "images as crops are for GPUs");
 }
 
 enum gn_status gn_compute_store(struct gn_compute *c, const struct gn_layout *l, const void *from, float *host, struct gn_err *err)
@@ -65,33 +66,38 @@ enum gn_status gn_compute_loss(struct gn_compute *c, const struct gn_loss_args *
 enum gn_status gn_update_create(struct gn_compute *c, const struct gn_update_options *options, struct gn_update **out,
 				struct gn_err *err)
 {
+	enum gn_status s;
+
 	if (options->group && c->backend == GN_BACKEND_CUDA)
 		return gn_err_set(err, GN_ERR_UNSUPPORTED, "parts of parameters are updated on the host only");
-	return c->class->update_create(c, options, out, err);
+	s = c->class->update->create(c, options, out, err);
+	if (!s)
+		(*out)->class = c->class->update;
+	return s;
 }
 
 void gn_update_destroy(struct gn_update *u)
 {
 	if (u)
-		u->class->update_destroy(u);
+		u->class->destroy(u);
 }
 
 enum gn_status gn_update_set(struct gn_update *u, const struct gn_optim_update *numbers, double decay, struct gn_err *err)
 {
-	return u->class->update_set(u, numbers, decay, err);
+	return u->class->set(u, numbers, decay, err);
 }
 
 enum gn_status gn_update_queue(struct gn_update *u, struct gn_err *err)
 {
-	return u->class->update_queue(u, err);
+	return u->class->queue(u, err);
 }
 
 enum gn_status gn_update_fetch(struct gn_update *u, struct gn_err *err)
 {
-	return u->class->update_fetch(u, err);
+	return u->class->fetch ? u->class->fetch(u, err) : GN_OK;
 }
 
 void gn_update_result(const struct gn_update *u, struct gn_update_result *out)
 {
-	u->class->update_result(u, out);
+	u->class->result(u, out);
 }

@@ -45,7 +45,7 @@ libgannet_kernels_a_SOURCES = \
 	kernels/host/scale.c \
 	kernels/host/sums.c kernels/host/sums.h \
 	kernels/host/tokens.c \
-	kernels/host/update.c kernels/host/update.h \
+	kernels/host/update.c \
 	kernels/host/weight_pack.c kernels/host/weight_pack.h \
 	kernels/host/onednn.h kernels/host/onednn_internal.h \
 	kernels/host/onednn_compat.c kernels/host/onednn_compat.h kernels/host/onednn.c \
@@ -101,7 +101,7 @@ libgannet_cuda_a_SOURCES = \
 	kernels/cuda/op_norm.c \
 	kernels/cuda/op_simple.c \
 	kernels/cuda/ops.c kernels/cuda/ops.h kernels/cuda/ops_internal.h \
-	kernels/cuda/update.c kernels/cuda/update.h \
+	kernels/cuda/update.c \
 	$(CU_FILES)
 KERNELS_CUDA_LIBS = libgannet_cuda.a $(CUDA_LIBS)
 # Makefile: --with-cuda-arch may have changed

@@ -1,7 +1,7 @@
 /* kernels/compute.h on a GPU. */
+#include "kernels/backend.h"
 #include "kernels/cuda/kernels.h"
 #include "kernels/cuda/ops.h"
-#include "kernels/cuda/update.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -94,9 +94,7 @@ enum gn_status gn_compute_create_cuda(struct gn_stream *s, const struct gn_compu
 {
 	static const struct gn_compute_class class = {
 		.destroy = destroy, .set_number = set_number, .load = load, .load_crops = load_crops, .store = store,
-		.put = put, .add_tensor = add_tensor, .add = add, .scale = scale, .loss = loss, .update_create = gn_cuda_update_create,
-		.update_destroy = gn_cuda_update_destroy, .update_set = gn_cuda_update_set, .update_queue = gn_cuda_update_queue,
-		.update_fetch = gn_cuda_update_fetch, .update_result = gn_cuda_update_result,
+		.put = put, .add_tensor = add_tensor, .add = add, .scale = scale, .loss = loss, .update = &gn_cuda_update,
 	};
 	enum gn_cuda_type type = options->bf16 ? GN_CUDA_BF16 : options->fp16 ? GN_CUDA_F16 : GN_CUDA_F32;
 	struct gn_cuda_ops_options oo = {

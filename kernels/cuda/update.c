@@ -1,5 +1,4 @@
-#include "kernels/cuda/update.h"
-
+#include "kernels/backend.h"
 #include "kernels/cuda/kernels.h"
 
 #include <math.h>
@@ -76,30 +75,7 @@ static enum gn_status create_optimizer(struct cuda_update *h, const struct gn_up
 	return status;
 }
 
-enum gn_status gn_cuda_update_create(struct gn_compute *c, const struct gn_update_options *options, struct gn_update **out,
-				     struct gn_err *err)
-{
-	struct cuda_update *h = calloc(1, sizeof *h);
-	enum gn_status status;
-
-	if (!h)
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for an optimizer");
-	h->base.class = c->class;
-	h->stream = gn_cuda_stream_of(c->stream);
-	h->options = *options;
-	status = alloc_memory(h, gn_stream_device(c->stream), err);
-	if (!status)
-		status = create_optimizer(h, options, err);
-	h->options.rule = NULL;
-	h->options.tensors = NULL;
-	if (status)
-		gn_cuda_update_destroy(&h->base);
-	else
-		*out = &h->base;
-	return status;
-}
-
-void gn_cuda_update_destroy(struct gn_update *u)
+static void destroy(struct gn_update *u)
 {
 	struct cuda_update *h = of(u);
 
@@ -112,7 +88,28 @@ void gn_cuda_update_destroy(struct gn_update *u)
 	free(h);
 }
 
-enum gn_status gn_cuda_update_set(struct gn_update *u, const struct gn_optim_update *numbers, double decay, struct gn_err *err)
+static enum gn_status create(struct gn_compute *c, const struct gn_update_options *options, struct gn_update **out, struct gn_err *err)
+{
+	struct cuda_update *h = calloc(1, sizeof *h);
+	enum gn_status status;
+
+	if (!h)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for an optimizer");
+	h->stream = gn_cuda_stream_of(c->stream);
+	h->options = *options;
+	status = alloc_memory(h, gn_stream_device(c->stream), err);
+	if (!status)
+		status = create_optimizer(h, options, err);
+	h->options.rule = NULL;
+	h->options.tensors = NULL;
+	if (status)
+		destroy(&h->base);
+	else
+		*out = &h->base;
+	return status;
+}
+
+static enum gn_status set(struct gn_update *u, const struct gn_optim_update *numbers, double decay, struct gn_err *err)
 {
 	struct cuda_update *h = of(u);
 	const float by = (float)decay;
@@ -135,7 +132,7 @@ static enum gn_status find_nonfinite(struct cuda_update *h, struct gn_err *err)
 	return status;
 }
 
-enum gn_status gn_cuda_update_queue(struct gn_update *u, struct gn_err *err)
+static enum gn_status queue(struct gn_update *u, struct gn_err *err)
 {
 	struct cuda_update *h = of(u);
 	const struct gn_update_options *o = &h->options;
@@ -157,7 +154,7 @@ enum gn_status gn_cuda_update_queue(struct gn_update *u, struct gn_err *err)
 	return status;
 }
 
-enum gn_status gn_cuda_update_fetch(struct gn_update *u, struct gn_err *err)
+static enum gn_status fetch(struct gn_update *u, struct gn_err *err)
 {
 	struct cuda_update *h = of(u);
 	enum gn_status status = gn_cuda_copy(h->stream, h->outcome->sums, h->sums.sums, sizeof h->outcome->sums, err);
@@ -165,7 +162,7 @@ enum gn_status gn_cuda_update_fetch(struct gn_update *u, struct gn_err *err)
 	return status ? status : gn_cuda_copy(h->stream, &h->outcome->nonfinite, h->nonfinite, sizeof *h->nonfinite, err);
 }
 
-void gn_cuda_update_result(const struct gn_update *u, struct gn_update_result *out)
+static void result(const struct gn_update *u, struct gn_update_result *out)
 {
 	const struct cuda_update *h = (const struct cuda_update *)u;
 	double squares = 0;
@@ -177,3 +174,5 @@ void gn_cuda_update_result(const struct gn_update *u, struct gn_update_result *o
 	out->norm = fabs(h->grad_scale) * sqrt(squares);
 	out->skipped = h->outcome->nonfinite != 0;
 }
+
+const struct gn_update_class gn_cuda_update = {create, destroy, set, queue, fetch, result};

@@ -180,14 +180,9 @@ static void normalise_at(const struct norm *n, size_t image, size_t group, size_
 {
 	const struct gn_op_buffers *b = &n->base.buffers;
 	struct gn_norm_piece p = piece_of(n, image, part, group);
-	const void *x = read_at(n, &p, b->in[0]);
 	struct gn_norm_line l = line_of(n, p.first);
-	void *y = write_at(n, &p, b->out);
 
-	if (n->base.desc.add)
-		n->loops->normalise_add(&p, &l, x, read_at(n, &p, b->in[1]), y);
-	else
-		n->loops->normalise(&p, &l, x, y);
+	n->loops->normalise(&p, &l, read_at(n, &p, b->in[0]), n->base.desc.add ? read_at(n, &p, b->in[1]) : NULL, write_at(n, &p, b->out));
 }
 
 static void normalise(const struct norm *n)

@@ -106,52 +106,38 @@ INLINE void normalise_of(int wide, const struct gn_norm_piece *p, const struct g
 	}
 }
 
-/* specialised for wide at compile time */
-INLINE void normalise_by(int wide, const struct gn_norm_piece *p, const struct gn_norm_line *l, const float *x, float *y)
+/* specialised for wide, relu and whether to add at compile time */
+INLINE void normalise_by(int wide, const struct gn_norm_piece *p, const struct gn_norm_line *l, const float *x, const float *add, float *y)
 {
-	if (l->relu)
+	if (add)
+		normalise_of(wide, p, l, 1, x, add, y);
+	else if (l->relu)
 		normalise_of(wide, p, l, 1, x, NULL, y);
 	else
 		normalise_of(wide, p, l, 0, x, NULL, y);
 }
 
-static void normalise_some(const struct gn_norm_piece *p, const struct gn_norm_line *l, const float *x, float *y)
+static void normalise(const struct gn_norm_piece *p, const struct gn_norm_line *l, const void *from, const void *added, void *to)
 {
+	const float *x = from, *add = added;
+	float *y = to;
+
 	if (p->lanes == 4 * GN_WIDE) {
-		normalise_by(GN_WIDE, p, l, x, y);
+		normalise_by(GN_WIDE, p, l, x, add, y);
 		return;
 	}
 	for (int k = 0; k < p->lanes && p->lanes % 4 == 0; k += 4) {
 		const struct gn_norm_line here = {.scale = l->scale + k, .shift = l->shift + k, .relu = l->relu};
 
-		normalise_by(1, p, &here, x + k, y + k);
+		normalise_by(1, p, &here, x + k, add ? add + k : NULL, y + k);
 	}
 	for (int k = 0; k < p->lanes && p->lanes % 4; k++) {
 		for (size_t i = 0; i < p->pixels; i++) {
 			double v = x[i * p->stride + k] * l->scale[k] + l->shift[k];
 
-			y[i * p->stride + k] = l->relu && v < 0 ? 0 : (float)v;
-		}
-	}
-}
-
-static void normalise_add_some(const struct gn_norm_piece *p, const struct gn_norm_line *l, const float *x, const float *add,
-			       float *y)
-{
-	if (p->lanes == 4 * GN_WIDE) {
-		normalise_of(GN_WIDE, p, l, 1, x, add, y);
-		return;
-	}
-	for (int k = 0; k < p->lanes && p->lanes % 4 == 0; k += 4) {
-		const struct gn_norm_line here = {.scale = l->scale + k, .shift = l->shift + k};
-
-		normalise_of(1, p, &here, 1, x + k, add + k, y + k);
-	}
-	for (int k = 0; k < p->lanes && p->lanes % 4; k++) {
-		for (size_t i = 0; i < p->pixels; i++) {
-			double v = x[i * p->stride + k] * l->scale[k] + l->shift[k] + add[i * p->stride + k];
-
-			y[i * p->stride + k] = v < 0 ? 0 : (float)v;
+			if (add)
+				v += add[i * p->stride + k];
+			y[i * p->stride + k] = (add || l->relu) && v < 0 ? 0 : (float)v;
 		}
 	}
 }
@@ -200,9 +186,12 @@ INLINE void masked_sums_by(int wide, const struct gn_norm_piece *p, const struct
 		masked_sums_of(wide, p, l, x, y, dy, NULL, masked, sum, dot);
 }
 
-static void masked_sums_some(const struct gn_norm_piece *p, const struct gn_norm_line *l, const float *x, const float *y,
-			     const float *dy, const float *more, float *masked, double *sum, double *dot)
+static void masked_sums(const struct gn_norm_piece *p, const struct gn_norm_line *l, const void *in, const void *out,
+			const void *dout, const void *more_dout, void *d_masked, double *sum, double *dot)
 {
+	const float *x = in, *y = out, *dy = dout, *more = more_dout;
+	float *masked = d_masked;
+
 	if (p->lanes == 4 * GN_WIDE) {
 		masked_sums_by(GN_WIDE, p, l, x, y, dy, more, masked, sum, dot);
 		return;
@@ -274,9 +263,11 @@ INLINE void gradient_sums_by(int wide, const struct gn_norm_piece *p, const stru
 		gradient_sums_of(wide, p, l, 0, x, dy, sum, dot);
 }
 
-static void gradient_sums_some(const struct gn_norm_piece *p, const struct gn_norm_line *l, const float *x,
-			       const float *dy, double *sum, double *dot)
+static void gradient_sums(const struct gn_norm_piece *p, const struct gn_norm_line *l, const void *in, const void *dout,
+			  double *sum, double *dot)
 {
+	const float *x = in, *dy = dout;
+
 	if (p->lanes == 4 * GN_WIDE) {
 		gradient_sums_by(GN_WIDE, p, l, x, dy, sum, dot);
 		return;
@@ -336,9 +327,11 @@ INLINE void gradient_by(int wide, const struct gn_norm_piece *p, const struct gn
 		gradient_of(wide, p, l, 0, x, dy, dx);
 }
 
-static void gradient_some(const struct gn_norm_piece *p, const struct gn_norm_line *l, const float *x, const float *dy,
-			  float *dx)
+static void gradient(const struct gn_norm_piece *p, const struct gn_norm_line *l, const void *in, const void *dout, void *din)
 {
+	const float *x = in, *dy = dout;
+	float *dx = din;
+
 	if (p->lanes == 4 * GN_WIDE) {
 		gradient_by(GN_WIDE, p, l, x, dy, dx);
 		return;
@@ -361,8 +354,10 @@ static void gradient_some(const struct gn_norm_piece *p, const struct gn_norm_li
 	}
 }
 
-static void sums_some(const struct gn_norm_piece *p, const float *x, double *sum, double *square)
+static void sums(const struct gn_norm_piece *p, const void *in, double *sum, double *square)
 {
+	const float *x = in;
+
 	if (p->lanes == 4 * GN_WIDE) {
 		sums_of(GN_WIDE, p, x, sum, square);
 		return;
@@ -373,36 +368,4 @@ static void sums_some(const struct gn_norm_piece *p, const float *x, double *sum
 		sums_of_any(p, x, sum, square);
 }
 
-static void sums(const struct gn_norm_piece *p, const void *x, double *sum, double *square)
-{
-	sums_some(p, x, sum, square);
-}
-
-static void normalise(const struct gn_norm_piece *p, const struct gn_norm_line *l, const void *x, void *y)
-{
-	normalise_some(p, l, x, y);
-}
-
-static void normalise_add(const struct gn_norm_piece *p, const struct gn_norm_line *l, const void *x, const void *add, void *y)
-{
-	normalise_add_some(p, l, x, add, y);
-}
-
-static void gradient_sums(const struct gn_norm_piece *p, const struct gn_norm_line *l, const void *x, const void *dy,
-			  double *sum, double *dot)
-{
-	gradient_sums_some(p, l, x, dy, sum, dot);
-}
-
-static void masked_sums(const struct gn_norm_piece *p, const struct gn_norm_line *l, const void *x, const void *y,
-			const void *dy, const void *more, void *d, double *sum, double *dot)
-{
-	masked_sums_some(p, l, x, y, dy, more, d, sum, dot);
-}
-
-static void gradient(const struct gn_norm_piece *p, const struct gn_norm_line *l, const void *x, const void *dy, void *dx)
-{
-	gradient_some(p, l, x, dy, dx);
-}
-
-const struct gn_norm_loops GN_NORM_LOOPS = {sums, normalise, normalise_add, gradient_sums, masked_sums, gradient};
+const struct gn_norm_loops GN_NORM_LOOPS = {sums, normalise, gradient_sums, masked_sums, gradient};

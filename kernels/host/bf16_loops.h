@@ -144,23 +144,16 @@ static void normalise_any(const struct gn_norm_piece *p, const struct gn_norm_li
 	}
 }
 
-static void norm_normalise(const struct gn_norm_piece *p, const struct gn_norm_line *l, const void *x, void *y)
+static void norm_normalise(const struct gn_norm_piece *p, const struct gn_norm_line *l, const void *x, const void *add, void *y)
 {
 	if (p->lanes != GN_LANES)
-		normalise_any(p, l, l->relu, x, NULL, y);
+		normalise_any(p, l, add || l->relu, x, add, y);
+	else if (add)
+		normalise_16(p, l, 1, x, add, y);
 	else if (l->relu)
 		normalise_16(p, l, 1, x, NULL, y);
 	else
 		normalise_16(p, l, 0, x, NULL, y);
-}
-
-static void norm_normalise_add(const struct gn_norm_piece *p, const struct gn_norm_line *l, const void *x, const void *add,
-			       void *y)
-{
-	if (p->lanes == GN_LANES)
-		normalise_16(p, l, 1, x, add, y);
-	else
-		normalise_any(p, l, 1, x, add, y);
 }
 
 /* The output gradient masked by the relu, derived from the relu's input. */
@@ -400,7 +393,7 @@ static void pair_columns(const float *from, uint16_t *to)
 }
 
 const struct gn_bf16_loops GN_BF16_LOOPS = {
-	.norm = {norm_sums, norm_normalise, norm_normalise_add, norm_gradient_sums, norm_masked_sums, norm_gradient},
+	.norm = {norm_sums, norm_normalise, norm_gradient_sums, norm_masked_sums, norm_gradient},
 	.relu = relu,
 	.relu_gradient = relu_gradient,
 	.add = add,

@@ -1,5 +1,5 @@
 /* kernels/compute.h on the host: the oracle's and the fast backend's. */
-#include "kernels/host/update.h"
+#include "kernels/backend.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,32 +12,12 @@ static void destroy(struct gn_compute *c)
 	free(c);
 }
 
-static enum gn_status set_number(struct gn_compute *c, uint64_t number, struct gn_err *err)
-{
-	(void)c;
-	(void)number;
-	(void)err;
-	return GN_OK;
-}
-
 static enum gn_status load(struct gn_compute *c, const struct gn_layout *l, const void *from, void *to, struct gn_err *err)
 {
 	(void)c;
 	(void)err;
 	gn_tensor_load(l, from, to);
 	return GN_OK;
-}
-
-static enum gn_status load_crops(struct gn_compute *c, const struct gn_layout *l, const float *mean, const float *deviation,
-				   const struct gn_crop *from, void *to, struct gn_err *err)
-{
-	(void)c;
-	(void)l;
-	(void)mean;
-	(void)deviation;
-	(void)from;
-	(void)to;
-	return gn_err_set(err, GN_ERR_UNSUPPORTED, "images as crops are for GPUs");
 }
 
 static enum gn_status store(struct gn_compute *c, const struct gn_layout *l, const void *from, float *host, struct gn_err *err)
@@ -128,10 +108,8 @@ static enum gn_status loss(struct gn_compute *c, const struct gn_loss_args *a, s
 enum gn_status gn_compute_create_host(struct gn_stream *s, enum gn_backend backend, struct gn_compute **out, struct gn_err *err)
 {
 	static const struct gn_compute_class class = {
-		.destroy = destroy, .set_number = set_number, .load = load, .load_crops = load_crops, .store = store,
-		.put = put, .add_tensor = add_tensor, .add = add, .scale = scale, .loss = loss, .update_create = gn_host_update_create,
-		.update_destroy = gn_host_update_destroy, .update_set = gn_host_update_set, .update_queue = gn_host_update_queue,
-		.update_fetch = gn_host_update_fetch, .update_result = gn_host_update_result,
+		.destroy = destroy, .load = load, .store = store,
+		.put = put, .add_tensor = add_tensor, .add = add, .scale = scale, .loss = loss, .update = &gn_host_update,
 	};
 	struct gn_compute *c = calloc(1, sizeof *c);
 

@@ -21,15 +21,12 @@ struct gn_norm_line {
 struct gn_norm_loops {
 	/* sums of x and x^2 */
 	void (*sums)(const struct gn_norm_piece *p, const void *x, double *sum, double *square);
-	/* y = x * scale + shift, with relu max(0, y) */
-	void (*normalise)(const struct gn_norm_piece *p, const struct gn_norm_line *l, const void *x, void *y);
-	/* y = max(0, x * scale + shift + add) */
-	void (*normalise_add)(const struct gn_norm_piece *p, const struct gn_norm_line *l, const void *x, const void *add,
-			      void *y);
+	/* y = x * scale + shift, with relu max(0, y); where add is not NULL max(0, x * scale + shift + add) */
+	void (*normalise)(const struct gn_norm_piece *p, const struct gn_norm_line *l, const void *x, const void *add, void *y);
 	/* sums of dy and of dy * (x - mean), with dy masked by the relu */
 	void (*gradient_sums)(const struct gn_norm_piece *p, const struct gn_norm_line *l, const void *x,
 			      const void *dy, double *sum, double *dot);
-	/* the same after normalise_add, whose result is y, for dy + more (may be NULL); d receives the masked gradient and may
+	/* the same after normalise with add, whose result is y, for dy + more (may be NULL); d receives the masked gradient and may
 	 * alias dy */
 	void (*masked_sums)(const struct gn_norm_piece *p, const struct gn_norm_line *l, const void *x, const void *y,
 			    const void *dy, const void *more, void *d, double *sum, double *dot);

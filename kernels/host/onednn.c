@@ -132,46 +132,6 @@ enum gn_status gn_dnnl_md_plain(struct gn_dnnl_op *op, int dims, const dnnl_dims
 	return own_md(op, dims, shape, dnnl_f32, tags[dims], out, err);
 }
 
-gn_dnnl_md gn_dnnl_query(const_dnnl_primitive_desc_t pd, dnnl_query_t what, int index)
-{
-	return dnnl_primitive_desc_query_md(pd, what, index);
-}
-
-static enum gn_status freeze(struct gn_op *base, struct gn_err *err)
-{
-	return gn_dnnl_run(self(base), &self(base)->freeze, err);
-}
-
-enum gn_status gn_dnnl_op_alloc(const struct gn_op *base, const struct gn_op_class *class, struct gn_dnnl_op **out,
-				struct gn_err *err)
-{
-	static const struct gn_op_class usual = {.bind = gn_dnnl_bind,
-						 .freeze = freeze,
-						 .forward = gn_dnnl_forward,
-						 .backward = gn_dnnl_backward,
-						 .destroy = gn_dnnl_destroy};
-	struct gn_dnnl_op *op = (struct gn_dnnl_op *)gn_op_alloc(sizeof *op, class ? class : &usual, base, err);
-	enum gn_status s;
-
-	if (!op)
-		return GN_ERR_NO_MEMORY;
-	s = gn_dnnl_check(dnnl_engine_create(&op->engine, dnnl_cpu, 0), "an engine", err);
-	if (!s)
-		s = gn_dnnl_check(dnnl_stream_create(&op->stream, op->engine, dnnl_stream_default_flags), "a stream",
-				  err);
-	if (!s)
-		s = gn_dnnl_check(dnnl_primitive_attr_create(&op->attr), "attributes", err);
-	if (!s)
-		s = gn_dnnl_check(dnnl_primitive_attr_set_scratchpad_mode(op->attr, dnnl_scratchpad_mode_user),
-				  "attributes", err);
-	if (s) {
-		gn_op_destroy(&op->base);
-		return s;
-	}
-	*out = op;
-	return GN_OK;
-}
-
 dnnl_memory_t gn_dnnl_memory(struct gn_dnnl_op *op, enum gn_dnnl_role role, size_t offset_bytes,
 			     gn_dnnl_md md, struct gn_err *err)
 {
@@ -230,7 +190,7 @@ enum gn_status gn_dnnl_append_weight_pack(struct gn_dnnl_op *op, struct gn_dnnl_
 enum gn_status gn_dnnl_append(struct gn_dnnl_op *op, struct gn_dnnl_list *list, const_dnnl_primitive_desc_t pd,
 			      const dnnl_exec_arg_t *args, int arg_count, struct gn_err *err)
 {
-	gn_dnnl_md pad = gn_dnnl_query(pd, dnnl_query_scratchpad_md, 0);
+	gn_dnnl_md pad = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
 	struct gn_dnnl_step *step = next_step(list, err);
 	enum gn_status s;
 
@@ -308,7 +268,7 @@ static char *address_of_role(const struct gn_op_buffers *b, enum gn_dnnl_role ro
 	return NULL;
 }
 
-enum gn_status gn_dnnl_bind(struct gn_op *base, struct gn_err *err)
+static enum gn_status bind(struct gn_op *base, struct gn_err *err)
 {
 	struct gn_dnnl_op *op = self(base);
 	enum gn_status s = GN_OK;
@@ -335,7 +295,7 @@ static enum gn_status run_weight_pack(const struct gn_dnnl_step *step, struct gn
 	return s;
 }
 
-enum gn_status gn_dnnl_run(struct gn_dnnl_op *op, const struct gn_dnnl_list *list, struct gn_err *err)
+static enum gn_status run_list(struct gn_dnnl_op *op, const struct gn_dnnl_list *list, struct gn_err *err)
 {
 	enum gn_status s = GN_OK;
 
@@ -350,15 +310,15 @@ enum gn_status gn_dnnl_run(struct gn_dnnl_op *op, const struct gn_dnnl_list *lis
 	return s ? s : gn_dnnl_check(dnnl_stream_wait(op->stream), "wait for primitive", err);
 }
 
-enum gn_status gn_dnnl_forward(struct gn_op *base, uint64_t step, struct gn_err *err)
+static enum gn_status forward(struct gn_op *base, uint64_t step, struct gn_err *err)
 {
 	(void)step;
-	return gn_dnnl_run(self(base), &self(base)->forward, err);
+	return run_list(self(base), &self(base)->forward, err);
 }
 
-enum gn_status gn_dnnl_backward(struct gn_op *base, struct gn_err *err)
+static enum gn_status backward(struct gn_op *base, struct gn_err *err)
 {
-	return gn_dnnl_run(self(base), &self(base)->backward, err);
+	return run_list(self(base), &self(base)->backward, err);
 }
 
 static void release_list(struct gn_dnnl_list *list)
@@ -368,7 +328,7 @@ static void release_list(struct gn_dnnl_list *list)
 			dnnl_primitive_destroy(list->steps[i].primitive);
 }
 
-void gn_dnnl_destroy(struct gn_op *base)
+static void destroy(struct gn_op *base)
 {
 	struct gn_dnnl_op *op = self(base);
 
@@ -385,4 +345,34 @@ void gn_dnnl_destroy(struct gn_op *base)
 		dnnl_stream_destroy(op->stream);
 	if (op->engine)
 		dnnl_engine_destroy(op->engine);
+}
+
+static enum gn_status freeze(struct gn_op *base, struct gn_err *err)
+{
+	return run_list(self(base), &self(base)->freeze, err);
+}
+
+enum gn_status gn_dnnl_op_alloc(const struct gn_op *base, struct gn_dnnl_op **out, struct gn_err *err)
+{
+	static const struct gn_op_class class = {.bind = bind, .freeze = freeze, .forward = forward, .backward = backward, .destroy = destroy};
+	struct gn_dnnl_op *op = (struct gn_dnnl_op *)gn_op_alloc(sizeof *op, &class, base, err);
+	enum gn_status s;
+
+	if (!op)
+		return GN_ERR_NO_MEMORY;
+	s = gn_dnnl_check(dnnl_engine_create(&op->engine, dnnl_cpu, 0), "an engine", err);
+	if (!s)
+		s = gn_dnnl_check(dnnl_stream_create(&op->stream, op->engine, dnnl_stream_default_flags), "a stream",
+				  err);
+	if (!s)
+		s = gn_dnnl_check(dnnl_primitive_attr_create(&op->attr), "attributes", err);
+	if (!s)
+		s = gn_dnnl_check(dnnl_primitive_attr_set_scratchpad_mode(op->attr, dnnl_scratchpad_mode_user),
+				  "attributes", err);
+	if (s) {
+		gn_op_destroy(&op->base);
+		return s;
+	}
+	*out = op;
+	return GN_OK;
 }

@@ -146,8 +146,8 @@ static enum gn_status choose_layouts(struct conv *c, dnnl_primitive_desc_t *pd, 
 	if (s)
 		return s;
 	if (!c->plain) {
-		c->in = gn_dnnl_query(*pd, dnnl_query_src_md, 0);
-		c->out = gn_dnnl_query(*pd, dnnl_query_dst_md, 0);
+		c->in = dnnl_primitive_desc_query_md(*pd, dnnl_query_src_md, 0);
+		c->out = dnnl_primitive_desc_query_md(*pd, dnnl_query_dst_md, 0);
 		in = gn_dnnl_block_of_md(&info->in[0], c->in);
 		out = gn_dnnl_block_of_md(&info->out, c->out);
 	}
@@ -186,7 +186,7 @@ static enum gn_status choose_weight(struct conv *c, const_dnnl_primitive_desc_t 
 	if (c->op->base.desc.weight.order == GN_WEIGHT_ANY && is_low(c))
 		info->weight = blocks_of(&shape);
 	else if (c->op->base.desc.weight.order == GN_WEIGHT_ANY)
-		info->weight = gn_dnnl_weight_of_md(&shape, c->weight_shape, gn_dnnl_query(pd, dnnl_query_weights_md, 0));
+		info->weight = gn_dnnl_weight_of_md(&shape, c->weight_shape, dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0));
 	return gn_dnnl_md_of_weight(c->op, c->weight_shape, info->weight, &c->weight, err);
 }
 
@@ -261,7 +261,7 @@ static enum gn_status build_forward(struct conv *c, const_dnnl_primitive_desc_t 
 	struct gn_dnnl_op *op = c->op;
 	dnnl_exec_arg_t args[] = {
 		{DNNL_ARG_SRC, gn_dnnl_memory(op, GN_ROLE_IN, 0, c->in, err)},
-		{DNNL_ARG_WEIGHTS, weights_for(c, &op->forward, gn_dnnl_query(pd, dnnl_query_weights_md, 0), err)},
+		{DNNL_ARG_WEIGHTS, weights_for(c, &op->forward, dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0), err)},
 		{DNNL_ARG_DST, gn_dnnl_memory(op, GN_ROLE_OUT, 0, c->out, err)},
 		{DNNL_ARG_BIAS, op->base.desc.bias ? gn_dnnl_memory(op, GN_ROLE_BIAS, 0, c->bias, err) : NULL},
 	};
@@ -284,7 +284,7 @@ static enum gn_status build_backward_data(struct conv *c, const_dnnl_primitive_d
 		return s;
 	dnnl_exec_arg_t args[] = {
 		{DNNL_ARG_DIFF_DST, gn_dnnl_memory(op, GN_ROLE_DOUT, 0, c->out, err)},
-		{DNNL_ARG_WEIGHTS, weights_for(c, &op->backward, gn_dnnl_query(pd, dnnl_query_weights_md, 0), err)},
+		{DNNL_ARG_WEIGHTS, weights_for(c, &op->backward, dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0), err)},
 		{DNNL_ARG_DIFF_SRC, gn_dnnl_memory(op, GN_ROLE_DIN, 0, c->in, err)},
 	};
 	look_for_reference(c, pd);
@@ -355,7 +355,7 @@ static enum gn_status build_backward_weight(struct conv *c, const_dnnl_primitive
 	s = weight_gradient(c, forward, &in, &out, &pd, err);
 	if (s)
 		return s;
-	wanted = gn_dnnl_query(pd, dnnl_query_diff_weights_md, 0);
+	wanted = dnnl_primitive_desc_query_md(pd, dnnl_query_diff_weights_md, 0);
 	copy = !dnnl_memory_desc_equal(wanted, c->weight);
 	mine = gn_dnnl_memory(op, GN_ROLE_DWEIGHT, 0, c->weight, err);
 	theirs = copy ? gn_dnnl_scratch(op, wanted, err) : mine;
@@ -396,7 +396,7 @@ static enum gn_status create(const struct gn_op *base, int plain, struct gn_op *
 {
 	struct conv c = {.plain = plain};
 	dnnl_primitive_desc_t pd = NULL;
-	enum gn_status s = gn_dnnl_op_alloc(base, NULL, &c.op, err);
+	enum gn_status s = gn_dnnl_op_alloc(base, &c.op, err);
 
 	if (s)
 		return s;

@@ -52,15 +52,8 @@ struct gn_dnnl_op {
 	size_t scratch_used; /* scratch bytes of the group of steps that is being built */
 };
 
-/* Allocates an operator without steps. class NULL: the default class, which runs the lists. */
-enum gn_status gn_dnnl_op_alloc(const struct gn_op *base, const struct gn_op_class *class, struct gn_dnnl_op **out,
-				struct gn_err *err);
-enum gn_status gn_dnnl_run(struct gn_dnnl_op *op, const struct gn_dnnl_list *list, struct gn_err *err);
-/* The functions of the default class, for classes that extend it. */
-enum gn_status gn_dnnl_bind(struct gn_op *op, struct gn_err *err);
-enum gn_status gn_dnnl_forward(struct gn_op *op, uint64_t step, struct gn_err *err);
-enum gn_status gn_dnnl_backward(struct gn_op *op, struct gn_err *err);
-void gn_dnnl_destroy(struct gn_op *op);
+/* Allocates an operator without steps, whose calls run the lists. */
+enum gn_status gn_dnnl_op_alloc(const struct gn_op *base, struct gn_dnnl_op **out, struct gn_err *err);
 
 /* GN_OK, or an error with oneDNN's status. */
 enum gn_status gn_dnnl_check(dnnl_status_t s, const char *what, struct gn_err *err);
@@ -80,8 +73,6 @@ enum gn_status gn_dnnl_md_plain(struct gn_dnnl_op *op, int dims, const dnnl_dims
 				struct gn_err *err);
 /* Whether md describes memory of that shape, type and format. */
 int gn_dnnl_md_is(gn_dnnl_md md, int dims, const dnnl_dims_t shape, dnnl_data_type_t type, dnnl_format_tag_t tag);
-/* Memory descriptor number index of a primitive, as dnnl_primitive_desc_query_md(): borrowed. */
-gn_dnnl_md gn_dnnl_query(const_dnnl_primitive_desc_t pd, dnnl_query_t what, int index);
 
 /* Building. Returns a handle that the operator owns; NULL with err set on failure. */
 dnnl_memory_t gn_dnnl_memory(struct gn_dnnl_op *op, enum gn_dnnl_role role, size_t offset_bytes,

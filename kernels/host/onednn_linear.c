@@ -93,7 +93,7 @@ enum gn_status gn_dnnl_linear_create(const struct gn_op *base, struct gn_op **ou
 {
 	struct linear l = {0};
 	dnnl_primitive_desc_t pd = NULL;
-	enum gn_status s = gn_dnnl_op_alloc(base, NULL, &l.op, err);
+	enum gn_status s = gn_dnnl_op_alloc(base, &l.op, err);
 
 	if (s)
 		return s;

@@ -21,7 +21,7 @@ static enum gn_status build_reorder(struct gn_dnnl_op *op, struct gn_err *err)
 enum gn_status gn_dnnl_reorder_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err)
 {
 	struct gn_dnnl_op *op;
-	enum gn_status s = gn_dnnl_op_alloc(base, NULL, &op, err);
+	enum gn_status s = gn_dnnl_op_alloc(base, &op, err);
 
 	if (s)
 		return s;

@@ -55,10 +55,19 @@ static struct gn_layer_piece piece_of(const struct scale *s, size_t image, size_
 				       s->base.info.out.element_bytes == sizeof(uint16_t)};
 }
 
+static void scale_map(const struct scale *s, size_t n, size_t g, const void *x, void *y)
+{
+	for (size_t from = 0; from < s->map; from += PART_PIXELS) {
+		size_t at;
+		struct gn_layer_piece p = piece_of(s, n, g, from, &at);
+
+		gn_layer_loops()->scale(&p, (const char *)x + at, s->factors + n * s->width + g * s->lanes, (char *)y + at);
+	}
+}
+
 static enum gn_status forward(struct gn_op *op, uint64_t step, struct gn_err *err)
 {
 	struct scale *s = self(op);
-	const struct gn_layer_loops *loops = gn_layer_loops();
 	size_t images = (size_t)op->desc.in[0].n;
 
 	(void)err;
@@ -66,13 +75,7 @@ static enum gn_status forward(struct gn_op *op, uint64_t step, struct gn_err *er
 #pragma omp parallel for collapse(2) schedule(static)
 	for (size_t n = 0; n < images; n++)
 		for (size_t g = 0; g < s->groups; g++)
-			for (size_t from = 0; from < s->map; from += PART_PIXELS) {
-				size_t at;
-				struct gn_layer_piece p = piece_of(s, n, g, from, &at);
-
-				loops->scale(&p, (const char *)op->buffers.in[0] + at, s->factors + n * s->width + g * s->lanes,
-					     (char *)op->buffers.out + at);
-			}
+			scale_map(s, n, g, op->buffers.in[0], op->buffers.out);
 	return GN_OK;
 }
 
@@ -117,7 +120,6 @@ static void store_sums(const struct scale *s)
 static enum gn_status backward(struct gn_op *op, struct gn_err *err)
 {
 	struct scale *s = self(op);
-	const struct gn_layer_loops *loops = gn_layer_loops();
 	int has_sums = op->desc.kind != GN_OP_DROP_PATH;
 	size_t images = (size_t)op->desc.in[0].n;
 
@@ -125,17 +127,10 @@ static enum gn_status backward(struct gn_op *op, struct gn_err *err)
 #pragma omp parallel for collapse(2) schedule(static)
 	for (size_t n = 0; n < images; n++)
 		for (size_t g = 0; g < s->groups; g++) {
-			if (has_sums) {
+			if (has_sums)
 				map_gradient(s, n, g);
-				continue;
-			}
-			for (size_t from = 0; from < s->map; from += PART_PIXELS) {
-				size_t at;
-				struct gn_layer_piece p = piece_of(s, n, g, from, &at);
-
-				loops->scale(&p, (const char *)op->buffers.dout + at, s->factors + n * s->width + g * s->lanes,
-					     (char *)op->buffers.din[0] + at);
-			}
+			else
+				scale_map(s, n, g, op->buffers.dout, op->buffers.din[0]);
 		}
 	if (has_sums)
 		store_sums(s);

@@ -1,4 +1,4 @@
-#include "kernels/host/update.h"
+#include "kernels/backend.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -21,11 +21,19 @@ static struct host_update *of(struct gn_update *u)
 	return (struct host_update *)u;
 }
 
-enum gn_status gn_host_update_create(struct gn_compute *c, const struct gn_update_options *options, struct gn_update **out,
-				     struct gn_err *err)
+static void destroy(struct gn_update *u)
+{
+	free(of(u)->tensors);
+	free(of(u)->pieces);
+	free(of(u)->sums);
+	free(u);
+}
+
+static enum gn_status create(struct gn_compute *c, const struct gn_update_options *options, struct gn_update **out, struct gn_err *err)
 {
 	struct host_update *h = calloc(1, sizeof *h);
 
+	(void)c;
 	if (h) {
 		h->tensors = calloc(options->count + 1, sizeof *h->tensors);
 		h->pieces = calloc(options->count + 1, sizeof *h->pieces);
@@ -33,10 +41,9 @@ enum gn_status gn_host_update_create(struct gn_compute *c, const struct gn_updat
 	}
 	if (!h || !h->tensors || !h->pieces || !h->sums) {
 		if (h)
-			gn_host_update_destroy(&h->base);
+			destroy(&h->base);
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for an optimizer");
 	}
-	h->base.class = c->class;
 	h->options = *options;
 	h->rule = *options->rule;
 	h->options.rule = &h->rule;
@@ -49,15 +56,7 @@ enum gn_status gn_host_update_create(struct gn_compute *c, const struct gn_updat
 	return GN_OK;
 }
 
-void gn_host_update_destroy(struct gn_update *u)
-{
-	free(of(u)->tensors);
-	free(of(u)->pieces);
-	free(of(u)->sums);
-	free(u);
-}
-
-enum gn_status gn_host_update_set(struct gn_update *u, const struct gn_optim_update *numbers, double decay, struct gn_err *err)
+static enum gn_status set(struct gn_update *u, const struct gn_optim_update *numbers, double decay, struct gn_err *err)
 {
 	(void)err;
 	of(u)->numbers = *numbers;
@@ -108,7 +107,7 @@ static enum gn_status update_pieces(const struct host_update *h, const struct gn
 	return status;
 }
 
-enum gn_status gn_host_update_queue(struct gn_update *u, struct gn_err *err)
+static enum gn_status queue(struct gn_update *u, struct gn_err *err)
 {
 	struct host_update *h = of(u);
 	const struct gn_update_options *o = &h->options;
@@ -134,14 +133,9 @@ enum gn_status gn_host_update_queue(struct gn_update *u, struct gn_err *err)
 	return status;
 }
 
-enum gn_status gn_host_update_fetch(struct gn_update *u, struct gn_err *err)
-{
-	(void)u;
-	(void)err;
-	return GN_OK;
-}
-
-void gn_host_update_result(const struct gn_update *u, struct gn_update_result *out)
+static void result(const struct gn_update *u, struct gn_update_result *out)
 {
 	*out = ((const struct host_update *)u)->result;
 }
+
+const struct gn_update_class gn_host_update = {create, destroy, set, queue, NULL, result};
