@@ -70,7 +70,7 @@ CU_FILES = \
 	kernels/cuda/quantise.cu \
 	kernels/cuda/tokens.cu
 CU_INCLUDED = kernels/cuda/batch_norm.cuh src/device/cuda.h src/device/cuda_native.h src/device/device.h src/device/device_internal.h kernels/cuda/kernels.h \
-	kernels/cuda/layers.h kernels/op.h kernels/weight.h kernels/cuda/launch.cuh kernels/cuda/shape.h kernels/cuda/type.h kernels/loss.h src/base/crop.h \
+	kernels/cuda/layers.h kernels/op.h kernels/weight.h kernels/cuda/launch.cuh kernels/cuda/pointwise.cuh kernels/cuda/shape.h kernels/cuda/type.h kernels/loss.h src/base/crop.h \
 	kernels/activation_formulas.h
 EXTRA_DIST += $(CU_FILES) $(CU_INCLUDED)
 NVCC_FLAGS = -std=c++17 -O3 --Werror all-warnings -Xcompiler -fno-exceptions,-fno-rtti,-fno-threadsafe-statics,-fPIC,-Wall

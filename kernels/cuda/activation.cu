@@ -1,11 +1,9 @@
 /* Activations, and scaling of whole maps. */
 #include "kernels/cuda/batch_norm.cuh"
 #include "kernels/cuda/layers.h"
+#include "kernels/cuda/pointwise.cuh"
 
 using namespace gn;
-
-#define GRID_STRIDE ((size_t)gridDim.x * blockDim.x)
-#define GRID_INDEX ((size_t)blockIdx.x * blockDim.x + threadIdx.x)
 
 #define INLINE static __device__ inline
 #define REAL float
@@ -13,70 +11,36 @@ using namespace gn;
 #define ERFC erfcf
 #include "kernels/activation_formulas.h"
 
-template <class T, int V> static __global__ void activate_kernel(enum gn_activation kind, const T *x, T *y, size_t count)
-{
-	size_t whole = count / V;
+struct activation {
+	static const int INPUTS = 1;
+	enum gn_activation kind;
 
-	for (size_t i = GRID_INDEX; i < whole; i += GRID_STRIDE) {
-		float v[V];
-
-		load_floats<T, V>(x + i * V, v);
-#pragma unroll
-		for (int k = 0; k < V; k++)
-			v[k] = value(kind, v[k]);
-		store<T, V>(y + i * V, v);
+	__device__ float operator()(float x, float, float) const
+	{
+		return value(kind, x);
 	}
-	for (size_t i = whole * V + GRID_INDEX; i < count; i += GRID_STRIDE)
-		narrow(value(kind, widen(x[i])), &y[i]);
-}
-
-template <class T, int V> static enum gn_status activate(struct gn_cuda_stream *s, enum gn_activation kind, const void *x, void *y,
-							 size_t count, struct gn_err *err)
-{
-	return launch(s, "kernel activation", err, dim3(blocks_for(s, (count + V - 1) / V)), GN_CUDA_THREADS, activate_kernel<T, V>, kind,
-		      (const T *)x, (T *)y, count);
-}
+};
 
 enum gn_status gn_cuda_activate(struct gn_cuda_stream *s, enum gn_cuda_type type, enum gn_activation kind, const void *x, void *y,
 				size_t count, struct gn_err *err)
 {
-	return GN_BY_TYPE(type, multiple_of_16(x) && multiple_of_16(y), activate, s, kind, x, y, count, err);
+	return each(s, "kernel activation", type, activation{kind}, x, NULL, NULL, y, count, err);
 }
 
-template <class T, int V>
-static __global__ void activate_grad_kernel(enum gn_activation kind, const T *x, const T *dy, const T *more, T *dx, size_t count)
-{
-	size_t whole = count / V;
+struct activation_grad {
+	static const int INPUTS = 3;
+	enum gn_activation kind;
 
-	for (size_t i = GRID_INDEX; i < whole; i += GRID_STRIDE) {
-		float at[V], d[V], e[V] = {};
-
-		load_floats<T, V>(x + i * V, at);
-		load_floats<T, V>(dy + i * V, d);
-		if (more)
-			load_floats<T, V>(more + i * V, e);
-#pragma unroll
-		for (int k = 0; k < V; k++)
-			d[k] = (d[k] + e[k]) * slope(kind, at[k]);
-		store<T, V>(dx + i * V, d);
+	__device__ float operator()(float x, float dy, float more) const
+	{
+		return (dy + more) * slope(kind, x);
 	}
-	for (size_t i = whole * V + GRID_INDEX; i < count; i += GRID_STRIDE)
-		narrow((widen(dy[i]) + (more ? widen(more[i]) : 0)) * slope(kind, widen(x[i])), &dx[i]);
-}
-
-template <class T, int V> static enum gn_status activate_grad(struct gn_cuda_stream *s, enum gn_activation kind, const void *x,
-							      const void *dy, const void *more, void *dx, size_t count, struct gn_err *err)
-{
-	return launch(s, "kernel activation_grad", err, dim3(blocks_for(s, (count + V - 1) / V)), GN_CUDA_THREADS,
-		      activate_grad_kernel<T, V>, kind, (const T *)x, (const T *)dy, (const T *)more, (T *)dx, count);
-}
+};
 
 enum gn_status gn_cuda_activate_grad(struct gn_cuda_stream *s, enum gn_cuda_type type, enum gn_activation kind, const void *x,
 				     const void *dy, const void *more, void *dx, size_t count, struct gn_err *err)
 {
-	int aligned = multiple_of_16(x) && multiple_of_16(dy) && multiple_of_16(more) && multiple_of_16(dx);
-
-	return GN_BY_TYPE(type, aligned, activate_grad, s, kind, x, dy, more, dx, count, err);
+	return each(s, "kernel activation_grad", type, activation_grad{kind}, x, dy, more, dx, count, err);
 }
 
 struct factors {

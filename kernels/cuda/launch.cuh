@@ -10,6 +10,10 @@
 #endif
 #include "kernels/cuda/kernels.h"
 
+/* For loops over a grid: the first index of a thread, and the distance to its next one. */
+#define GRID_INDEX ((size_t)blockIdx.x * blockDim.x + threadIdx.x)
+#define GRID_STRIDE ((size_t)gridDim.x * blockDim.x)
+
 namespace gn
 {
 

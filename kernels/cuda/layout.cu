@@ -3,9 +3,6 @@
 
 using namespace gn;
 
-#define GRID_STRIDE ((size_t)gridDim.x * blockDim.x)
-#define GRID_INDEX ((size_t)blockIdx.x * blockDim.x + threadIdx.x)
-
 /* Element i of `to` is read from the position of its image, channel and pixel in `from`. */
 template <class F, class T>
 static __global__ void reorder_kernel(const F *from, T *to, size_t count, int channels, int pixels, int to_inner)
@@ -90,29 +87,23 @@ enum gn_status gn_cuda_bias(struct gn_cuda_stream *s, enum gn_cuda_type type, co
 	return GN_BY_TYPE(type, is_wide, add_bias, s, bias, added, relu, y, rows, channels, err);
 }
 
-static __global__ void to_float_kernel(const double *from, float *to, int count)
+template <class F, class T> static __global__ void convert_kernel(const F *from, T *to, int count)
 {
 	for (size_t i = GRID_INDEX; i < (size_t)count; i += GRID_STRIDE)
-		to[i] = (float)from[i];
+		to[i] = (T)from[i];
 }
 
 enum gn_status gn_cuda_sums_to_float(struct gn_cuda_stream *s, const double *from, float *to, int count,
 				     struct gn_err *err)
 {
-	return launch(s, "kernel sums to float", err, dim3(blocks_for(s, count)), GN_CUDA_THREADS, to_float_kernel, from, to,
+	return launch(s, "kernel sums to float", err, dim3(blocks_for(s, count)), GN_CUDA_THREADS, convert_kernel<double, float>, from, to,
 		      count);
-}
-
-static __global__ void to_double_kernel(const float *from, double *to, int count)
-{
-	for (size_t i = GRID_INDEX; i < (size_t)count; i += GRID_STRIDE)
-		to[i] = from[i];
 }
 
 enum gn_status gn_cuda_sums_to_double(struct gn_cuda_stream *s, const float *from, double *to, int count,
 				      struct gn_err *err)
 {
-	return launch(s, "kernel sums to double", err, dim3(blocks_for(s, count)), GN_CUDA_THREADS, to_double_kernel, from,
+	return launch(s, "kernel sums to double", err, dim3(blocks_for(s, count)), GN_CUDA_THREADS, convert_kernel<float, double>, from,
 		      to, count);
 }
 

@@ -1,10 +1,6 @@
-/* Elementwise kernels. Each thread processes vectors of 8 elements, and the rest behind the last whole vector one by one. */
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/pointwise.cuh"
 
 using namespace gn;
-
-#define GRID_STRIDE ((size_t)gridDim.x * blockDim.x)
-#define GRID_INDEX ((size_t)blockIdx.x * blockDim.x + threadIdx.x)
 
 #ifndef GN_CUDA_EMULATE
 /* Probes whether this build has code for the device: its attributes are queried. */
@@ -65,113 +61,51 @@ enum gn_status gn_cuda_cast(struct gn_cuda_stream *s, enum gn_cuda_type from_typ
 					   : cast_from<f16>(s, from, to_type, to, count, err);
 }
 
-template <class T, int V> static __global__ void add_kernel(const T *a, const T *b, int with_relu, T *to, size_t count)
-{
-	size_t whole = count / V;
+struct sum {
+	static const int INPUTS = 2;
+	int with_relu;
 
-	for (size_t i = GRID_INDEX; i < whole; i += GRID_STRIDE) {
-		float x[V], y[V] = {};
-
-		load_floats<T, V>(a + i * V, x);
-		if (b)
-			load_floats<T, V>(b + i * V, y);
-#pragma unroll
-		for (int k = 0; k < V; k++)
-			x[k] = with_relu ? relu(x[k] + y[k]) : x[k] + y[k];
-		store<T, V>(to + i * V, x);
+	__device__ float operator()(float a, float b, float) const
+	{
+		return with_relu ? relu(a + b) : a + b;
 	}
-	for (size_t i = whole * V + GRID_INDEX; i < count; i += GRID_STRIDE) {
-		float x = widen(a[i]) + (b ? widen(b[i]) : 0);
-
-		narrow(with_relu ? relu(x) : x, &to[i]);
-	}
-}
-
-template <class T, int V> static enum gn_status add(struct gn_cuda_stream *s, const void *a, const void *b,
-						    int with_relu, void *to, size_t count, struct gn_err *err)
-{
-	return launch(s, "kernel add", err, dim3(blocks_for(s, (count + V - 1) / V)), GN_CUDA_THREADS, add_kernel<T, V>,
-		      (const T *)a, (const T *)b, with_relu, (T *)to, count);
-}
+};
 
 enum gn_status gn_cuda_add(struct gn_cuda_stream *s, enum gn_cuda_type type, const void *a, const void *b, int relu,
 			   void *to, size_t count, struct gn_err *err)
 {
-	int aligned = multiple_of_16(a) && multiple_of_16(b) && multiple_of_16(to);
-
-	if (count == 0)
-		return GN_OK;
-	return GN_BY_TYPE(type, aligned, add, s, a, b, relu, to, count, err);
+	return each(s, "kernel add", type, sum{relu}, a, b, NULL, to, count, err);
 }
 
-template <class T, int V>
-static __global__ void relu_grad_kernel(const T *y, const T *dout, const T *more, T *din, size_t count)
-{
-	size_t whole = count / V;
+struct relu_grad {
+	static const int INPUTS = 3;
 
-	for (size_t i = GRID_INDEX; i < whole; i += GRID_STRIDE) {
-		float out[V], d[V], e[V] = {};
-
-		load_floats<T, V>(y + i * V, out);
-		load_floats<T, V>(dout + i * V, d);
-		if (more)
-			load_floats<T, V>(more + i * V, e);
-#pragma unroll
-		for (int k = 0; k < V; k++)
-			d[k] = out[k] <= 0 ? 0 : d[k] + e[k];
-		store<T, V>(din + i * V, d);
+	__device__ float operator()(float y, float dout, float more) const
+	{
+		return y <= 0 ? 0 : dout + more;
 	}
-	for (size_t i = whole * V + GRID_INDEX; i < count; i += GRID_STRIDE)
-		narrow(widen(y[i]) <= 0 ? 0.f : widen(dout[i]) + (more ? widen(more[i]) : 0), &din[i]);
-}
-
-template <class T, int V> static enum gn_status relu_grad(struct gn_cuda_stream *s, const void *y, const void *dout,
-							  const void *more, void *din, size_t count, struct gn_err *err)
-{
-	return launch(s, "kernel relu_grad", err, dim3(blocks_for(s, (count + V - 1) / V)), GN_CUDA_THREADS,
-		      relu_grad_kernel<T, V>, (const T *)y, (const T *)dout, (const T *)more, (T *)din, count);
-}
+};
 
 enum gn_status gn_cuda_relu_grad(struct gn_cuda_stream *s, enum gn_cuda_type type, const void *y, const void *dout,
 				 const void *more, void *din, size_t count, struct gn_err *err)
 {
-	int aligned = multiple_of_16(y) && multiple_of_16(dout) && multiple_of_16(more) && multiple_of_16(din);
-
-	if (count == 0)
-		return GN_OK;
-	return GN_BY_TYPE(type, aligned, relu_grad, s, y, dout, more, din, count, err);
+	return each(s, "kernel relu_grad", type, relu_grad{}, y, dout, more, din, count, err);
 }
 
-template <class T, int V> static __global__ void scale_kernel(T *x, float factor, size_t count)
-{
-	size_t whole = count / V;
+struct scaling {
+	static const int INPUTS = 1;
+	float factor;
 
-	for (size_t i = GRID_INDEX; i < whole; i += GRID_STRIDE) {
-		float v[V];
-
-		load_floats<T, V>(x + i * V, v);
-#pragma unroll
-		for (int k = 0; k < V; k++)
-			v[k] *= factor;
-		store<T, V>(x + i * V, v);
+	__device__ float operator()(float x, float, float) const
+	{
+		return x * factor;
 	}
-	for (size_t i = whole * V + GRID_INDEX; i < count; i += GRID_STRIDE)
-		narrow(widen(x[i]) * factor, &x[i]);
-}
-
-template <class T, int V>
-static enum gn_status scale(struct gn_cuda_stream *s, void *x, double factor, size_t count, struct gn_err *err)
-{
-	return launch(s, "kernel scale", err, dim3(blocks_for(s, (count + V - 1) / V)), GN_CUDA_THREADS,
-		      scale_kernel<T, V>, (T *)x, (float)factor, count);
-}
+};
 
 enum gn_status gn_cuda_scale(struct gn_cuda_stream *s, enum gn_cuda_type type, void *x, double factor, size_t count,
 			     struct gn_err *err)
 {
-	if (count == 0)
-		return GN_OK;
-	return GN_BY_TYPE(type, multiple_of_16(x), scale, s, x, factor, count, err);
+	return each(s, "kernel scale", type, scaling{(float)factor}, x, NULL, NULL, x, count, err);
 }
 
 template <int V> static __global__ void __launch_bounds__(GN_CUDA_THREADS)

@@ -5,9 +5,6 @@
 
 using namespace gn;
 
-#define GRID_STRIDE ((size_t)gridDim.x * blockDim.x)
-#define GRID_INDEX ((size_t)blockIdx.x * blockDim.x + threadIdx.x)
-
 struct maps {
 	int n, pixels, channels;
 };
