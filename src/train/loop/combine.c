@@ -22,107 +22,34 @@ static enum gn_compress_method method_of(const struct gn_train_options *o)
 	return s.method;
 }
 
-static int asks_compress(const struct gn_train_options *o)
-{
-	return method_of(o) != GN_COMPRESS_NONE;
-}
-
-static int asks_dgc(const struct gn_train_options *o)
-{
-	return method_of(o) == GN_COMPRESS_DGC;
-}
-
-static int asks_auto_compress(const struct gn_train_options *o)
-{
-	return method_of(o) == GN_COMPRESS_AUTO;
-}
-
+/* Whether the options ask for something. */
+#define ASKS(what, test)                                                                                                           \
+	static int asks_##what(const struct gn_train_options *o)                                                                   \
+	{                                                                                                                          \
+		return test;                                                                                                       \
+	}
+ASKS(compress, method_of(o) != GN_COMPRESS_NONE)
+ASKS(dgc, method_of(o) == GN_COMPRESS_DGC)
+ASKS(auto_compress, method_of(o) == GN_COMPRESS_AUTO)
 /* An element's fate depends on others that are not of its tensor. */
-static int asks_lossy(const struct gn_train_options *o)
-{
-	return method_of(o) == GN_COMPRESS_INT8 || method_of(o) == GN_COMPRESS_TOPK || method_of(o) == GN_COMPRESS_DGC;
-}
-
-static int asks_gpu(const struct gn_train_options *o)
-{
-	return !strcmp(o->device, "cuda") || !strcmp(o->device, "auto");
-}
-
-static int asks_shared(const struct gn_train_options *o)
-{
-	return !strcmp(o->algo, "shared");
-}
-
-static int asks_other_than_sgd(const struct gn_train_options *o)
-{
-	return strcmp(o->optimizer, "sgd") != 0;
-}
-
-static int asks_large_batch(const struct gn_train_options *o)
-{
-	return !strcmp(o->optimizer, "lars") || !strcmp(o->optimizer, "lamb");
-}
-
-static int asks_class_weights(const struct gn_train_options *o)
-{
-	return o->class_weights != NULL;
-}
-
-static int asks_nesterov(const struct gn_train_options *o)
-{
-	return o->nesterov;
-}
-
-static int asks_local(const struct gn_train_options *o)
-{
-	return o->local_steps > 1;
-}
-
-static int asks_average(const struct gn_train_options *o)
-{
-	return o->ema > 0;
-}
-
-static int asks_shard(const struct gn_train_options *o)
-{
-	return gn_shard_mode_of(o->shard) != GN_SHARD_NONE;
-}
-
-static int asks_shard_gradients(const struct gn_train_options *o)
-{
-	return gn_shard_mode_of(o->shard) == GN_SHARD_GRADIENTS;
-}
-
-static int asks_servers(const struct gn_train_options *o)
-{
-	return gn_train_servers(o).mode != GN_UPDATE_ALLREDUCE;
-}
-
+ASKS(lossy, method_of(o) == GN_COMPRESS_INT8 || method_of(o) == GN_COMPRESS_TOPK || method_of(o) == GN_COMPRESS_DGC)
+ASKS(gpu, !strcmp(o->device, "cuda") || !strcmp(o->device, "auto"))
+ASKS(shared, !strcmp(o->algo, "shared"))
+ASKS(other_than_sgd, strcmp(o->optimizer, "sgd") != 0)
+ASKS(large_batch, !strcmp(o->optimizer, "lars") || !strcmp(o->optimizer, "lamb"))
+ASKS(class_weights, o->class_weights != NULL)
+ASKS(nesterov, o->nesterov)
+ASKS(local, o->local_steps > 1)
+ASKS(average, o->ema > 0)
+ASKS(shard, gn_shard_mode_of(o->shard) != GN_SHARD_NONE)
+ASKS(shard_gradients, gn_shard_mode_of(o->shard) == GN_SHARD_GRADIENTS)
+ASKS(servers, gn_train_servers(o).mode != GN_UPDATE_ALLREDUCE)
 /* Workers take steps one by one. */
-static int asks_async(const struct gn_train_options *o)
-{
-	return gn_train_servers(o).mode > GN_UPDATE_SYNC;
-}
-
-static int asks_clip(const struct gn_train_options *o)
-{
-	return o->clip > 0;
-}
-
-static int asks_sync_bn(const struct gn_train_options *o)
-{
-	return o->sync_bn != NULL;
-}
-
-static int asks_halving(const struct gn_train_options *o)
-{
-	return o->halving != NULL;
-}
-
-static int asks_trace(const struct gn_train_options *o)
-{
-	return o->trace != NULL;
-}
+ASKS(async, gn_train_servers(o).mode > GN_UPDATE_SYNC)
+ASKS(clip, o->clip > 0)
+ASKS(sync_bn, o->sync_bn != NULL)
+ASKS(halving, o->halving != NULL)
+ASKS(trace, o->trace != NULL)
 
 /* Or may: "data=2" is of pipelines where there are more than two ranks. */
 static int may_be_pipeline(const struct gn_train_options *o)
@@ -132,10 +59,7 @@ static int may_be_pipeline(const struct gn_train_options *o)
 	return o->parallel && !gn_mesh_parse(o->parallel, (int)o->mesh_ranks, &shape, NULL) && shape.pipeline != 1;
 }
 
-static int asks_auto_mesh(const struct gn_train_options *o)
-{
-	return o->parallel && gn_mesh_is_auto(o->parallel);
-}
+ASKS(auto_mesh, o->parallel && gn_mesh_is_auto(o->parallel))
 
 static int asks_pipeline(const struct gn_train_options *o)
 {
@@ -145,10 +69,7 @@ static int asks_pipeline(const struct gn_train_options *o)
 }
 
 /* What it does to a gradient depends on what else is in its bucket or matrix. */
-static int asks_joint_compress(const struct gn_train_options *o)
-{
-	return asks_compress(o) && method_of(o) != GN_COMPRESS_BF16 && method_of(o) != GN_COMPRESS_FP16;
-}
+ASKS(joint_compress, asks_compress(o) && method_of(o) != GN_COMPRESS_BF16 && method_of(o) != GN_COMPRESS_FP16)
 
 static int asks_tensor(const struct gn_train_options *o)
 {
@@ -157,62 +78,19 @@ static int asks_tensor(const struct gn_train_options *o)
 	return o->parallel && !gn_mesh_parse(o->parallel, 0, &shape, NULL) && shape.tensor > 1;
 }
 
-static int asks_async_pipeline(const struct gn_train_options *o)
-{
-	return gn_pipe_kind_is_async(gn_pipe_kind_of(o->pipe_schedule)); /* which needs a pipeline */
-}
-
-static int asks_recompute(const struct gn_train_options *o)
-{
-	return o->recompute;
-}
-
-static int asks_resize(const struct gn_train_options *o)
-{
-	return o->resize_schedule != NULL;
-}
-
-static int asks_freeze(const struct gn_train_options *o)
-{
-	return o->freeze.count > 0;
-}
-
-static int asks_elastic(const struct gn_train_options *o)
-{
-	return gn_elastic_least(o) > 0;
-}
-
+ASKS(async_pipeline, gn_pipe_kind_is_async(gn_pipe_kind_of(o->pipe_schedule))) /* which needs a pipeline */
+ASKS(recompute, o->recompute)
+ASKS(resize, o->resize_schedule != NULL)
+ASKS(freeze, o->freeze.count > 0)
+ASKS(elastic, gn_elastic_least(o) > 0)
 /* Others may join. */
-static int asks_growth(const struct gn_train_options *o)
-{
-	return gn_elastic_most(o) > 0;
-}
-
-static int asks_kept_batch(const struct gn_train_options *o)
-{
-	return gn_elastic_least(o) > 0 && !(o->elastic_batch && !strcmp(o->elastic_batch, "scale"));
-}
-
-static int asks_scaled_batch(const struct gn_train_options *o)
-{
-	return gn_elastic_least(o) > 0 && !asks_kept_batch(o);
-}
-
-static int asks_global_batch(const struct gn_train_options *o)
-{
-	return o->global_batch > 0;
-}
-
-static int asks_local_folder(const struct gn_train_options *o)
-{
-	return o->checkpoint_local != NULL;
-}
-
+ASKS(growth, gn_elastic_most(o) > 0)
+ASKS(kept_batch, gn_elastic_least(o) > 0 && !(o->elastic_batch && !strcmp(o->elastic_batch, "scale")))
+ASKS(scaled_batch, gn_elastic_least(o) > 0 && !asks_kept_batch(o))
+ASKS(global_batch, o->global_batch > 0)
+ASKS(local_folder, o->checkpoint_local != NULL)
 /* Algorithms that only an allreduce has. */
-static int asks_allreduce(const struct gn_train_options *o)
-{
-	return strcmp(o->algo, "auto") && strcmp(o->algo, "ring");
-}
+ASKS(allreduce, strcmp(o->algo, "auto") && strcmp(o->algo, "ring"))
 
 #define VALUE_OF(member)                                                                                                           \
 	static const char *member##_of(const struct gn_train_options *o)                                                          \
