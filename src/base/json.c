@@ -92,6 +92,12 @@ void gn_json_object(struct gn_json *j, const char *key)
 	open_level(j, key, "{", '}');
 }
 
+void gn_json_begin(struct gn_json *j)
+{
+	gn_json_init(j);
+	gn_json_object(j, NULL);
+}
+
 void gn_json_array(struct gn_json *j, const char *key)
 {
 	open_level(j, key, "[", ']');

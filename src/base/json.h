@@ -3,7 +3,7 @@
  * Numbers read back exactly. NaN and infinities, which JSON lacks, become null. Bytes that are not UTF-8 (file names) become
  * U+FFFD, so that the output always parses. Jansson reads JSON; this module only writes it.
  *
- *     gn_json_object(&j, NULL); gn_json_int(&j, "step", 3); gn_json_end(&j);      ->  {"step": 3}
+ *     gn_json_begin(&j); gn_json_int(&j, "step", 3); gn_json_end(&j);      ->  {"step": 3}
  *
  * Thread safety: a writer belongs to one thread.
  */
@@ -22,6 +22,8 @@ struct gn_json {
 };
 
 void gn_json_init(struct gn_json *j);
+/* gn_json_init, and the outermost value is an object, which gn_json_end ends. */
+void gn_json_begin(struct gn_json *j);
 void gn_json_release(struct gn_json *j);
 void gn_json_clear(struct gn_json *j);
 

@@ -169,8 +169,7 @@ static void print(const struct decode_bench *b)
 			printf("%-44s %10.1f\n", b->augment[i].name, b->augment[i].image_us);
 		return;
 	}
-	gn_json_init(&j);
-	gn_json_object(&j, NULL);
+	gn_json_begin(&j);
 	gn_json_string(&j, "op", "decode");
 	gn_json_uint(&j, "images", b->images);
 	gn_json_fixed(&j, "file_bytes", b->bytes, 0);
@@ -187,9 +186,7 @@ static void print(const struct decode_bench *b)
 	for (int i = 0; i < GN_BENCH_AUGMENT_ROWS; i++)
 		gn_json_fixed(&j, b->augment[i].name, b->augment[i].image_us, 1);
 	gn_json_end(&j);
-	gn_json_end(&j);
-	puts(gn_json_text(&j));
-	gn_json_release(&j);
+	gn_cmd_print_json(&j);
 }
 
 int gn_bench_decode(const struct gn_bench_options *o)

@@ -294,8 +294,7 @@ static void print_json(const struct io_bench *b, const struct gn_timing *t, uint
 {
 	struct gn_json j;
 
-	gn_json_init(&j);
-	gn_json_object(&j, NULL);
+	gn_json_begin(&j);
 	gn_json_string(&j, "op", "io");
 	gn_json_string(&j, "path", b->o->data);
 	gn_json_string(&j, "of", b->dataset ? "dataset" : "file");
@@ -310,9 +309,7 @@ static void print_json(const struct io_bench *b, const struct gn_timing *t, uint
 	gn_json_fixed(&j, "max_us", most_us(b, t), 1);
 	if (b->cached >= 0)
 		gn_json_fixed(&j, "cached", b->cached, 4);
-	gn_json_end(&j);
-	puts(gn_json_text(&j));
-	gn_json_release(&j);
+	gn_cmd_print_json(&j);
 }
 
 static void print(const struct io_bench *b, const struct gn_timing *t, uint64_t bytes)

@@ -3,6 +3,7 @@
 #include "src/base/clock.h"
 #include "src/base/json.h"
 #include "src/base/sort.h"
+#include "src/cmd/cmd.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -128,8 +129,7 @@ void gn_bench_print_json(const struct gn_bench_row *row)
 {
 	struct gn_json j;
 
-	gn_json_init(&j);
-	gn_json_object(&j, NULL);
+	gn_json_begin(&j);
 	gn_json_string(&j, "op", row->op);
 	gn_json_uint(&j, "bytes", row->bytes);
 	gn_json_uint(&j, "count", row->count);
@@ -150,10 +150,7 @@ void gn_bench_print_json(const struct gn_bench_row *row)
 	json_limit(&j, row);
 	json_timing(&j, "in_place", row, &row->in_place);
 	json_timing(&j, "out_of_place", row, &row->out_of_place);
-	gn_json_end(&j);
-	puts(gn_json_text(&j));
-	fflush(stdout);
-	gn_json_release(&j);
+	gn_cmd_print_json(&j);
 }
 
 static void heading_timing(int units)

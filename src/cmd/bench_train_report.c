@@ -1,6 +1,7 @@
 #include "src/cmd/bench_train_internal.h"
 
 #include "src/base/sort.h"
+#include "src/cmd/cmd.h"
 #include "src/train/plan/plan_cost.h"
 
 #include <omp.h>
@@ -78,8 +79,7 @@ static void print_json(struct train_bench *b, double images_per_s, double flops,
 	int64_t n = b->o->iters, steps = n + b->o->warmup;
 	struct gn_json j;
 
-	gn_json_init(&j);
-	gn_json_object(&j, NULL);
+	gn_json_begin(&j);
 	gn_json_string(&j, "op", b->o->inference ? "inference" : "train");
 	gn_json_string(&j, "model", b->o->model);
 	gn_json_int(&j, "batch", b->o->batch);
@@ -116,9 +116,7 @@ static void print_json(struct train_bench *b, double images_per_s, double flops,
 		print_engines(b, &j);
 	if (b->profile)
 		gn_bench_profile_json(b, &j);
-	gn_json_end(&j);
-	puts(gn_json_text(&j));
-	gn_json_release(&j);
+	gn_cmd_print_json(&j);
 }
 
 static void print(struct train_bench *b)

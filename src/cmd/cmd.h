@@ -62,6 +62,9 @@ int gn_cmd_leaves_to_first(const struct gn_err *err);
 int gn_cmd_fail_here(const char *name, const struct gn_err *err);
 /* Writes this host's name, fit to be shown, to buffer, and returns that; "?" when it has none. */
 const char *gn_cmd_host(char *buffer, size_t size_bytes);
+struct gn_json;
+/* Ends the outermost object, if it is open, prints it as a line on standard output, and releases j. */
+void gn_cmd_print_json(struct gn_json *j);
 /* Creates a log on standard error at the level of GANNET_LOG (default info); NULL when out of memory. */
 struct gn_log *gn_cmd_log(void);
 

@@ -49,8 +49,7 @@ static void print_score(const struct gn_evaluate_options *o, const struct gn_met
 	double images = (double)score->images;
 	struct gn_json j;
 
-	gn_json_init(&j);
-	gn_json_object(&j, NULL);
+	gn_json_begin(&j);
 	gn_json_uint(&j, "images", score->images);
 	gn_json_double(&j, "top1", (double)score->top1 / images);
 	gn_json_double(&j, "top5", (double)score->top5 / images);
@@ -62,9 +61,7 @@ static void print_score(const struct gn_evaluate_options *o, const struct gn_met
 		gn_json_uint(&j, "step", step);
 		gn_json_string(&j, "checkpoint", folder);
 	}
-	gn_json_end(&j);
-	puts(gn_json_text(&j));
-	gn_json_release(&j);
+	gn_cmd_print_json(&j);
 }
 
 static enum gn_status evaluate(const struct gn_evaluate_options *o, struct gn_world *world, struct gn_log *log,

@@ -156,8 +156,7 @@ static int dataset_json(const struct gn_manifest *m, const struct extent *e)
 {
 	struct gn_json j;
 
-	gn_json_init(&j);
-	gn_json_object(&j, NULL);
+	gn_json_begin(&j);
 	gn_json_string(&j, "kind", "dataset");
 	gn_json_uint(&j, "samples", m->samples);
 	gn_json_uint(&j, "classes", m->class_count);
@@ -227,8 +226,7 @@ static int shard_json(const struct gn_shard_layout *l, const struct extent *e)
 {
 	struct gn_json j;
 
-	gn_json_init(&j);
-	gn_json_object(&j, NULL);
+	gn_json_begin(&j);
 	gn_json_string(&j, "kind", "shard");
 	gn_json_uint(&j, "samples", l->count);
 	gn_json_uint(&j, "classes", l->classes);

@@ -26,8 +26,7 @@ static void print_json(const char *folder, const struct gn_checkpoint_info *info
 {
 	struct gn_json j;
 
-	gn_json_init(&j);
-	gn_json_object(&j, NULL);
+	gn_json_begin(&j);
 	gn_json_string(&j, "checkpoint", folder);
 	gn_json_string(&j, "model", info->model);
 	gn_json_int(&j, "classes", info->classes);
@@ -45,9 +44,7 @@ static void print_json(const char *folder, const struct gn_checkpoint_info *info
 	gn_json_string(&j, "dataset", info->dataset_digest);
 	gn_json_bool(&j, "encrypted", info->is_encrypted);
 	gn_checkpoint_files_json(&j, files, count);
-	gn_json_end(&j);
-	puts(gn_json_text(&j));
-	gn_json_release(&j);
+	gn_cmd_print_json(&j);
 }
 
 static void print_text(const char *folder, const struct gn_checkpoint_info *info,

@@ -165,8 +165,7 @@ static void print_json(const struct question *q, const struct gn_pipe_forecast *
 	struct gn_json j;
 
 	cut_text(q, a, &cut);
-	gn_json_init(&j);
-	gn_json_object(&j, NULL);
+	gn_json_begin(&j);
 	gn_json_string(&j, "plan", gn_model_name(q->model));
 	gn_json_int(&j, "batch", batch_of(q, a));
 	gn_json_int(&j, "side", gn_model_side(q->model));
@@ -200,9 +199,7 @@ static void print_json(const struct question *q, const struct gn_pipe_forecast *
 		gn_json_end(&j);
 	}
 	gn_json_end(&j);
-	gn_json_end(&j);
-	puts(gn_json_text(&j));
-	gn_json_release(&j);
+	gn_cmd_print_json(&j);
 	gn_strbuf_release(&cut);
 }
 

@@ -151,8 +151,7 @@ static void print_json(const struct gn_plan *p, const struct gn_model *model, co
 {
 	struct gn_json j;
 
-	gn_json_init(&j);
-	gn_json_object(&j, NULL);
+	gn_json_begin(&j);
 	gn_json_string(&j, "plan", gn_model_name(model));
 	gn_json_int(&j, "batch", o->batch);
 	gn_json_int(&j, "side", gn_model_side(model));
@@ -187,9 +186,7 @@ static void print_json(const struct gn_plan *p, const struct gn_model *model, co
 	gn_json_fixed(&j, "gflop_per_s", m->flops_per_s * 1e-9, 2);
 	gn_json_fixed(&j, "floor_ms", 1e3 * t->floor_s, 3);
 	gn_json_fixed(&j, "floor_images_per_s", (double)o->batch / t->floor_s, 2);
-	gn_json_end(&j);
-	puts(gn_json_text(&j));
-	gn_json_release(&j);
+	gn_cmd_print_json(&j);
 }
 
 static void print_text(const struct gn_plan *p, const struct gn_model *model, const struct gn_info_plan_options *o,

@@ -77,8 +77,7 @@ static int print_json(const struct gn_topology *m, const struct gn_affinity_rank
 	struct gn_json j;
 	int failed;
 
-	gn_json_init(&j);
-	gn_json_object(&j, NULL);
+	gn_json_begin(&j);
 	gn_json_string(&j, "kind", "topology");
 	gn_json_int(&j, "processors", m->cpu_count);
 	gn_json_int(&j, "numa_nodes", m->numa_count);

@@ -2,6 +2,7 @@
 
 #include "src/base/json.h"
 #include "src/base/text.h"
+#include "src/cmd/cmd.h"
 #include "src/cmd/predict_array.h"
 
 #include <jansson.h>
@@ -108,8 +109,7 @@ static void print_json(const struct gn_predict_output *p, const struct gn_predic
 	struct gn_json j;
 	char text[16];
 
-	gn_json_init(&j);
-	gn_json_object(&j, NULL);
+	gn_json_begin(&j);
 	gn_json_string(&j, "name", image->name);
 	if (image->problem)
 		gn_json_string(&j, "error", image->problem);
@@ -124,9 +124,7 @@ static void print_json(const struct gn_predict_output *p, const struct gn_predic
 	}
 	if (!image->problem)
 		gn_json_end(&j);
-	gn_json_end(&j);
-	puts(gn_json_text(&j));
-	gn_json_release(&j);
+	gn_cmd_print_json(&j);
 }
 
 /* RFC 4180. */

@@ -216,8 +216,7 @@ static void print_json(const struct preview *p)
 {
 	struct gn_json j;
 
-	gn_json_init(&j);
-	gn_json_object(&j, NULL);
+	gn_json_begin(&j);
 	gn_json_int(&j, "epoch", p->options->epoch);
 	gn_json_uint(&j, "side", p->lo.height);
 	gn_json_uint(&j, "channels", p->lo.channels);
@@ -226,9 +225,7 @@ static void print_json(const struct preview *p)
 	for (uint32_t i = 0; i < p->batch.count; i++)
 		put_sample(p, i, &j);
 	gn_json_end(&j);
-	gn_json_end(&j);
-	puts(gn_json_text(&j));
-	gn_json_release(&j);
+	gn_cmd_print_json(&j);
 }
 
 static void print_table(const struct preview *p)

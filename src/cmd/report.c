@@ -68,8 +68,7 @@ static void print_summary(const struct gn_curve *c)
 
 	for (size_t i = 0; i < c->eval_count; i++)
 		best = c->evals[i].top1 > best ? c->evals[i].top1 : best;
-	gn_json_init(&j);
-	gn_json_object(&j, NULL);
+	gn_json_begin(&j);
 	gn_json_string(&j, "log", c->path);
 	gn_json_uint(&j, "run", c->run);
 	gn_json_double(&j, "last_step", c->steps[c->step_count - 1].step);
@@ -81,9 +80,7 @@ static void print_summary(const struct gn_curve *c)
 	gn_json_fixed(&j, "images_per_s", mean_rate(c), 1);
 	gn_json_uint(&j, "resumes", c->resumes);
 	gn_json_uint(&j, "bad_lines", c->bad_lines);
-	gn_json_end(&j);
-	puts(gn_json_text(&j));
-	gn_json_release(&j);
+	gn_cmd_print_json(&j);
 }
 
 static enum gn_status write_file(const char *directory, const char *name, const struct gn_strbuf *text, struct gn_err *err)

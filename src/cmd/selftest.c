@@ -113,8 +113,7 @@ static void print_json(const struct printer *p, const struct gn_golden_row *row)
 {
 	struct gn_json j;
 
-	gn_json_init(&j);
-	gn_json_object(&j, NULL);
+	gn_json_begin(&j);
 	gn_json_string(&j, "file", p->file);
 	gn_json_string(&j, "quantity", row->quantity);
 	gn_json_string(&j, "name", row->name);
@@ -122,9 +121,7 @@ static void print_json(const struct printer *p, const struct gn_golden_row *row)
 	gn_json_double(&j, "bound", row->bound);
 	gn_json_double(&j, "rounding", row->rounding);
 	gn_json_string(&j, "verdict", verdicts[row->verdict]);
-	gn_json_end(&j);
-	puts(gn_json_text(&j));
-	gn_json_release(&j);
+	gn_cmd_print_json(&j);
 }
 
 static void print_row(const struct printer *p, const struct gn_golden_row *row)

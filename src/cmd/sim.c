@@ -42,8 +42,7 @@ static void print_row(const struct gn_sim_options *o, const struct gn_sim_topolo
 		fflush(stdout);
 		return;
 	}
-	gn_json_init(&j);
-	gn_json_object(&j, NULL);
+	gn_json_begin(&j);
 	gn_json_string(&j, "op", gn_collective_name(a->what));
 	gn_json_uint(&j, "bytes", bytes);
 	gn_json_string(&j, "algo", a->name);
@@ -57,10 +56,7 @@ static void print_row(const struct gn_sim_options *o, const struct gn_sim_topolo
 	gn_json_uint(&j, "messages", r->messages);
 	gn_json_uint(&j, "network_bytes", r->network_bytes);
 	gn_json_int(&j, "simulated_ranks", r->simulated_ranks);
-	gn_json_end(&j);
-	puts(gn_json_text(&j));
-	fflush(stdout);
-	gn_json_release(&j);
+	gn_cmd_print_json(&j);
 }
 
 static int is_chosen(const struct gn_sim_options *o, const struct gn_algorithm *a)

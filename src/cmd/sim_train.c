@@ -174,8 +174,7 @@ static void print_step(const struct gn_sim_options *o, const struct gn_sim_topol
 		printf("%-20s %12.3f %12.3f %12.1f %9.1f %%\n", a->name, seconds * 1e3, exposed * 1e3, rate, efficiency * 100);
 		return;
 	}
-	gn_json_init(&j);
-	gn_json_object(&j, NULL);
+	gn_json_begin(&j);
 	gn_json_string(&j, "op", "train");
 	gn_json_string(&j, "algo", a->name);
 	gn_json_int(&j, "ranks", (int64_t)ranks);
@@ -183,9 +182,7 @@ static void print_step(const struct gn_sim_options *o, const struct gn_sim_topol
 	gn_json_double(&j, "exposed_ms", exposed * 1e3);
 	gn_json_double(&j, "images_per_s", rate);
 	gn_json_double(&j, "efficiency", efficiency);
-	gn_json_end(&j);
-	puts(gn_json_text(&j));
-	gn_json_release(&j);
+	gn_cmd_print_json(&j);
 }
 
 static enum gn_status print_all(const struct gn_sim_options *o, const struct gn_sim_topology *t,
@@ -225,8 +222,7 @@ static void print_pipe(const struct gn_sim_options *o, const struct gn_mesh_shap
 		       (unsigned long long)r->network_bytes);
 		return;
 	}
-	gn_json_init(&j);
-	gn_json_object(&j, NULL);
+	gn_json_begin(&j);
 	gn_json_string(&j, "op", "train");
 	gn_json_string(&j, "algo", a->name);
 	gn_json_int(&j, "data", shape->data);
@@ -237,9 +233,7 @@ static void print_pipe(const struct gn_sim_options *o, const struct gn_mesh_shap
 	gn_json_double(&j, "bubble", r->bubble);
 	gn_json_double(&j, "images_per_s", rate);
 	gn_json_uint(&j, "network_bytes", r->network_bytes);
-	gn_json_end(&j);
-	puts(gn_json_text(&j));
-	gn_json_release(&j);
+	gn_cmd_print_json(&j);
 }
 
 static void divide(const struct gn_sim_options *o, const struct described *d, struct gn_sim_pipe_stage *stages)

@@ -59,8 +59,7 @@ static void print_json(const struct gn_staged_list *l, const char *host)
 	uint64_t bytes = 0;
 	struct gn_json j;
 
-	gn_json_init(&j);
-	gn_json_object(&j, NULL);
+	gn_json_begin(&j);
 	gn_json_string(&j, "host", host);
 	gn_json_string(&j, "folder", l->folder);
 	gn_json_array(&j, "copies");
@@ -78,9 +77,7 @@ static void print_json(const struct gn_staged_list *l, const char *host)
 	}
 	gn_json_end(&j);
 	gn_json_uint(&j, "bytes", bytes);
-	gn_json_end(&j);
-	puts(gn_json_text(&j));
-	gn_json_release(&j);
+	gn_cmd_print_json(&j);
 }
 
 static void print_text(const struct gn_staged_list *l, const char *host)

@@ -2,6 +2,7 @@
 
 #include "src/base/json.h"
 #include "src/base/text.h"
+#include "src/cmd/cmd.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -14,26 +15,18 @@ static double megabytes_per_s(uint64_t bytes, double seconds)
 	return seconds > 0 ? (double)bytes * 1e-6 / seconds : 0;
 }
 
-static void begin(struct gn_json *j)
-{
-	gn_json_init(j);
-	gn_json_object(j, NULL);
-}
-
 static void end(struct gn_json *j, const char *from, const char *to)
 {
 	gn_json_string_n(j, "from", from, gn_http_is_address(from) ? strcspn(from, "?") : strlen(from));
 	gn_json_string(j, "to", to);
-	gn_json_end(j);
-	puts(gn_json_text(j));
-	gn_json_release(j);
+	gn_cmd_print_json(j);
 }
 
 static void print_dataset_json(const struct gn_stage_result *r, const char *host, const char *from, const char *to)
 {
 	struct gn_json j;
 
-	begin(&j);
+	gn_json_begin(&j);
 	gn_json_string(&j, "host", host);
 	gn_json_uint(&j, "samples", r->samples);
 	gn_json_uint(&j, "copied", r->copied);
@@ -79,7 +72,7 @@ void gn_cmd_stage_print_tree(const struct gn_relay_result *r, const char *from, 
 			check ? CHECKED : "");
 		return;
 	}
-	begin(&j);
+	gn_json_begin(&j);
 	gn_json_uint(&j, "nodes", r->nodes);
 	gn_json_uint(&j, "failed_nodes", r->failed);
 	gn_json_uint(&j, "entries", r->entries);
@@ -101,7 +94,7 @@ void gn_cmd_stage_print_file(const struct gn_fetch_result *r, const char *from, 
 	struct gn_json j;
 
 	if (json) {
-		begin(&j);
+		gn_json_begin(&j);
 		gn_json_uint(&j, "bytes", r->bytes);
 		gn_json_uint(&j, "copied_bytes", copied);
 		gn_json_uint(&j, "kept_bytes", r->kept_bytes);

@@ -128,15 +128,12 @@ static enum gn_status print(const char *log, const struct gn_slurm_job *job, int
 			print_job(job, log ? &a : NULL);
 		return GN_OK;
 	}
-	gn_json_init(&j);
-	gn_json_object(&j, NULL);
+	gn_json_begin(&j);
 	if (log)
 		gn_account_write_summary(&a, log, &j);
 	if (job)
 		gn_slurm_job_write(job, "slurm", &j);
-	gn_json_end(&j);
-	puts(gn_json_text(&j));
-	gn_json_release(&j);
+	gn_cmd_print_json(&j);
 	return GN_OK;
 }
 

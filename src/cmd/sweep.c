@@ -184,8 +184,7 @@ static void print_json(const struct gn_sweep_state *s)
 {
 	struct gn_json j;
 
-	gn_json_init(&j);
-	gn_json_object(&j, NULL);
+	gn_json_begin(&j);
 	gn_json_int(&j, "trial", s->trial);
 	gn_json_string(&j, "state", s->state);
 	gn_json_uint(&j, "step", s->step);
@@ -195,9 +194,7 @@ static void print_json(const struct gn_sweep_state *s)
 	gn_json_fixed(&j, "silent_s", s->silent_s, 0);
 	gn_json_string(&j, "parameters", s->parameters);
 	gn_json_string(&j, "log", s->log);
-	gn_json_end(&j);
-	puts(gn_json_text(&j));
-	gn_json_release(&j);
+	gn_cmd_print_json(&j);
 }
 
 /* first .. end-1 */

@@ -170,8 +170,7 @@ static enum gn_status print(const struct top_options *o, struct gn_run_source *s
 	if (o->json) {
 		gn_json_init(&j);
 		gn_run_view_json(v, now, &j);
-		puts(gn_json_text(&j));
-		gn_json_release(&j);
+		gn_cmd_print_json(&j);
 		return GN_OK;
 	}
 	gn_strbuf_init(&text);

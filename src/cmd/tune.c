@@ -56,8 +56,7 @@ static void print_json(const struct gn_tune_result *r)
 
 	gn_json_init(&j);
 	gn_tuning_table_json(r, &j);
-	puts(gn_json_text(&j));
-	gn_json_release(&j);
+	gn_cmd_print_json(&j);
 }
 
 static void print_picks(const struct gn_cost *c)

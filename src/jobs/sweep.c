@@ -192,8 +192,7 @@ void gn_sweep_ledger(const struct gn_sweep *s, const char *directory, struct gn_
 	for (size_t t = 0; t < s->count; t++) {
 		struct gn_json j;
 
-		gn_json_init(&j);
-		gn_json_object(&j, NULL);
+		gn_json_begin(&j);
 		gn_json_uint(&j, "trial", t + 1);
 		gn_json_object(&j, "parameters");
 		for (int p = 0; p < s->parameters; p++)

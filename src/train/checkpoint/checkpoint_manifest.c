@@ -129,8 +129,7 @@ enum gn_status gn_checkpoint_manifest_write(const char *folder, const struct gn_
 
 	if (status)
 		return status;
-	gn_json_init(&j);
-	gn_json_object(&j, NULL);
+	gn_json_begin(&j);
 	json_info(&j, info);
 	gn_checkpoint_files_json(&j, files, count);
 	gn_json_end(&j);

@@ -64,8 +64,7 @@ static void write_best(const struct gn_session *s)
 	struct gn_err err;
 	enum gn_status status = name_file(s, path, &err);
 
-	gn_json_init(&j);
-	gn_json_object(&j, NULL);
+	gn_json_begin(&j);
 	gn_json_string(&j, "metric", metric_of(s));
 	gn_json_double(&j, "value", b->value);
 	gn_json_uint(&j, "step", b->step);

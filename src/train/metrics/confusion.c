@@ -180,8 +180,7 @@ enum gn_status gn_confusion_write(const struct gn_confusion *c, const struct gn_
 
 	for (size_t k = 0; k < c->classes; k++)
 		images += images_of(c)[k];
-	gn_json_init(&j);
-	gn_json_object(&j, NULL);
+	gn_json_begin(&j);
 	gn_json_int(&j, "images", images);
 	gn_json_double(&j, "macro_f1", gn_confusion_macro_f1(c));
 	gn_json_double(&j, "calibration_error", gn_confusion_calibration_error(c));

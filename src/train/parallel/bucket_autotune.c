@@ -77,8 +77,7 @@ static enum gn_status save(const struct gn_bucket_autotune_options *o, const str
 		status = gn_path_join(path, sizeof path, o->folder, "exchange.json", err);
 	if (status)
 		return status;
-	gn_json_init(&j);
-	gn_json_object(&j, NULL);
+	gn_json_begin(&j);
 	gn_json_string(&j, "of", o->conditions);
 	gn_json_uint(&j, "bucket_bytes", f->bucket_bytes);
 	gn_json_bool(&j, "overlap", f->overlap);
