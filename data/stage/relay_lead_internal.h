@@ -45,8 +45,6 @@ struct gn_relay_lead {
 
 /* Whether a node that is waited for lacks the chunk. */
 int gn_relay_is_lacked(const struct gn_relay *r, uint32_t chunk);
-/* Whether a node has not yet got the chunk of its present reader. */
-int gn_relay_is_awaited(const struct gn_relay *r, uint32_t chunk);
 /* The bits of a chunk in receivers. */
 unsigned char *gn_relay_receivers(const struct gn_relay *r, uint32_t chunk);
 /* Nobody reads the chunk any more. What others got of a reader that told no digest is refused. */

@@ -17,7 +17,8 @@ unsigned char *gn_relay_receivers(const struct gn_relay *r, uint32_t chunk)
 	return r->lead->receivers + (size_t)chunk * ((size_t)r->nodes / 8 + 1);
 }
 
-int gn_relay_is_awaited(const struct gn_relay *r, uint32_t chunk)
+/* Whether a node has not yet got the chunk of its present reader. */
+static int is_awaited(const struct gn_relay *r, uint32_t chunk)
 {
 	const unsigned char *receivers = gn_relay_receivers(r, chunk);
 
@@ -93,7 +94,7 @@ void gn_relay_lead_leave(struct gn_relay *r, int node, const char *why)
 	if (r->nodes > 1)
 		gn_log_warn(r->options->log, "%s: not staged: %s; the others go on", gn_world_host_of(r->world, r->leaders[node]), why);
 	for (uint32_t c = 0; l->begun && c < r->tree.chunks; c++)
-		if (l->reader[c] == node || (l->reader[c] >= 0 && !gn_relay_is_awaited(r, c)))
+		if (l->reader[c] == node || (l->reader[c] >= 0 && !is_awaited(r, c)))
 			gn_relay_lead_release(r, c);
 	if (l->begun) {
 		send_listing_again(r);
@@ -113,7 +114,7 @@ static void accept(struct gn_relay *r, int node, uint32_t chunk)
 		gn_progress_bar_add(r->options->progress, len);
 	}
 	tell(r, node, chunk, GN_OK);
-	if (r->lead->reader[chunk] < 0 || gn_relay_is_awaited(r, chunk))
+	if (r->lead->reader[chunk] < 0 || is_awaited(r, chunk))
 		return;
 	gn_relay_lead_release(r, chunk);
 	gn_relay_lead_offer(r, chunk);

@@ -85,7 +85,9 @@ static enum gn_status open_lock(const char *path, int *out, struct gn_err *err)
 	return GN_OK;
 }
 
-int gn_stage_try_lock(int fd)
+/* An exclusive lock on an open file or folder, tried for half a second, as gannet stage --list looks at locks for a moment. 0 or an error
+ * number, EWOULDBLOCK: somebody has it. */
+static int try_lock(int fd)
 {
 	int failed;
 
@@ -106,7 +108,7 @@ enum gn_status gn_stage_claim(const char *root, const char *why, int *out, struc
 	fd = open(root, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0)
 		return gn_err_errno(err, errno, "cannot open %s to see whether it is in use", root);
-	if (gn_stage_try_lock(fd) != EWOULDBLOCK) {
+	if (try_lock(fd) != EWOULDBLOCK) {
 		*out = fd;
 		return GN_OK;
 	}
@@ -116,7 +118,7 @@ enum gn_status gn_stage_claim(const char *root, const char *why, int *out, struc
 
 static enum gn_status take_lock(int fd, const char *path, const char *to, int wait, struct gn_log *log, struct gn_err *err)
 {
-	int failed = wait ? (flock(fd, LOCK_EX | LOCK_NB) ? errno : 0) : gn_stage_try_lock(fd);
+	int failed = wait ? (flock(fd, LOCK_EX | LOCK_NB) ? errno : 0) : try_lock(fd);
 
 	if (failed == EWOULDBLOCK && !wait)
 		return gn_err_set(err, GN_ERR_EXISTS, "another gannet stage copies to %s: on a file system that nodes share stage once, "

@@ -26,9 +26,6 @@ enum gn_status gn_stage_make_private(const char *path, struct gn_err *err);
 enum gn_status gn_stage_check_private(const char *path, struct gn_err *err);
 /* Removes the write permission of group and others from a folder of this user. */
 enum gn_status gn_stage_close_folder(const char *path, struct gn_err *err);
-/* An exclusive lock on an open file or folder, tried for half a second, as gannet stage --list looks at locks for a moment. 0 or an error
- * number, EWOULDBLOCK: somebody has it. */
-int gn_stage_try_lock(int fd);
 /* Keeps those away who would hold the copy at root, a file or a folder (data/shard/hold.h), by the descriptor *out; -1: nobody can hold it, as it
  * is something else, or its file system has no such locks. GN_ERR_EXISTS: somebody holds it; the text is root's name and why. */
 enum gn_status gn_stage_claim(const char *root, const char *why, int *out, struct gn_err *err);

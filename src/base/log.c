@@ -57,11 +57,6 @@ void gn_log_set_rank(struct gn_log *log, int rank)
 		atomic_store(&log->rank, rank);
 }
 
-int gn_log_enabled(const struct gn_log *log, enum gn_log_level level)
-{
-	return log && level <= log->level;
-}
-
 static size_t write_prefix(struct gn_log *log, enum gn_log_level level, char *line, size_t size)
 {
 	struct timespec now;
@@ -86,7 +81,7 @@ void gn_log_line(struct gn_log *log, enum gn_log_level level, const char *format
 	va_list args;
 	ssize_t written;
 
-	if (!gn_log_enabled(log, level))
+	if (!log || level > log->level)
 		return;
 	used = write_prefix(log, level, line, sizeof line);
 	va_start(args, format);

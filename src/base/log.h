@@ -23,7 +23,6 @@ void gn_log_destroy(struct gn_log *log);
 enum gn_status gn_log_level_parse(const char *text, enum gn_log_level *out, struct gn_err *err);
 /* Later lines name this rank (>= 0). */
 void gn_log_set_rank(struct gn_log *log, int rank);
-int gn_log_enabled(const struct gn_log *log, enum gn_log_level level);
 
 void gn_log_line(struct gn_log *log, enum gn_log_level level, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));

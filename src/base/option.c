@@ -21,7 +21,7 @@ enum gn_status gn_parse_int(const char *text, int64_t *out, struct gn_err *err)
 	return GN_OK;
 }
 
-enum gn_status gn_parse_size(const char *text, int64_t *out, struct gn_err *err)
+static enum gn_status parse_size(const char *text, int64_t *out, struct gn_err *err)
 {
 	static const char suffixes[] = "KMGT";
 	char *end;
@@ -129,7 +129,7 @@ static enum gn_status store(const struct gn_option *o, const char *text, void *t
 		}
 		/* fall through */
 	case GN_OPTION_SIZE:
-		status = o->kind == GN_OPTION_INT ? gn_parse_int(text, field, err) : gn_parse_size(text, field, err);
+		status = o->kind == GN_OPTION_INT ? gn_parse_int(text, field, err) : parse_size(text, field, err);
 		return status ? status : check_bounds(o, (double)*(int64_t *)field, text, err);
 	case GN_OPTION_REAL:
 		status = gn_parse_real(text, field, err);

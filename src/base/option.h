@@ -118,7 +118,6 @@ void gn_options_compare(const char *before, const char *now, const char *const *
 
 /* Parsers for use outside tables. GN_ERR_USAGE unless the whole text is a number. */
 enum gn_status gn_parse_int(const char *text, int64_t *out, struct gn_err *err);
-enum gn_status gn_parse_size(const char *text, int64_t *out, struct gn_err *err);
 enum gn_status gn_parse_real(const char *text, double *out, struct gn_err *err);
 
 #endif

@@ -25,8 +25,6 @@ struct gannet_op {
 gannet_status gn_lib_result(enum gn_status status, const struct gn_err *err);
 /* GANNET_USAGE with a text. */
 gannet_status gn_lib_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* Makes an operation of coll or p2p, which it frees on failure. */
-gannet_status gn_lib_op(gannet_group *group, struct gn_coll *coll, struct gn_p2p *p2p, gannet_op **out);
 /* Whether the group exists; else gannet_error() says so. */
 int gn_lib_has(const gannet_group *group);
 

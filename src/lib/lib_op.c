@@ -3,7 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-gannet_status gn_lib_op(gannet_group *group, struct gn_coll *coll, struct gn_p2p *p2p, gannet_op **out)
+/* Makes an operation of coll or p2p, which it frees on failure. */
+static gannet_status make_op(gannet_group *group, struct gn_coll *coll, struct gn_p2p *p2p, gannet_op **out)
 {
 	gannet_op *op = calloc(1, sizeof *op);
 	struct gn_err err;
@@ -64,7 +65,7 @@ gannet_status gannet_prepare(gannet_group *group, const gannet_args *args, ganne
 
 	if (!status)
 		status = gn_lib_result(gn_coll_prepare(group->comm, &a, &coll, &err), &err);
-	return status ? status : gn_lib_op(group, coll, NULL, op);
+	return status ? status : make_op(group, coll, NULL, op);
 }
 
 gannet_status gannet_start(gannet_op *op)
@@ -144,7 +145,7 @@ static gannet_status prepare_message(gannet_group *group, const struct gn_p2p_ar
 	if (args->tag >= GANNET_TAGS)
 		return gn_lib_usage("tag %u of a message: tags are below %u", args->tag, GANNET_TAGS);
 	status = sends ? gn_p2p_prepare_send(group->comm, args, &p2p, &err) : gn_p2p_prepare_receive(group->comm, args, &p2p, &err);
-	return status ? gn_lib_result(status, &err) : gn_lib_op(group, NULL, p2p, op);
+	return status ? gn_lib_result(status, &err) : make_op(group, NULL, p2p, op);
 }
 
 gannet_status gannet_prepare_send(gannet_group *group, int peer, uint32_t tag, const void *data, size_t len_bytes, gannet_op **op)

@@ -30,20 +30,6 @@ enum gn_status gn_coll_device_reached(const struct gn_coll_device *d, uint64_t m
 	return gn_event_done(d->marks[mark % GN_DEVICE_MARKS], yes, err);
 }
 
-void gn_coll_device_destroy(struct gn_coll_device *d)
-{
-	if (!d)
-		return;
-	if (d->library)
-		d->library->ops->destroy(d->library);
-	gn_stager_destroy(d->stager);
-	gn_stream_destroy(d->work);
-	gn_stream_destroy(d->gate);
-	for (int i = 0; i < GN_DEVICE_MARKS; i++)
-		gn_event_destroy(d->marks[i]);
-	free(d);
-}
-
 /* --- selection by measurement --- */
 
 static const char *name_of(const struct gn_comm *c, const struct gn_coll_ops *ops)
@@ -236,7 +222,18 @@ enum gn_status gn_comm_attach(struct gn_comm *c, const struct gn_comm_device *op
 
 void gn_comm_detach(struct gn_comm *c)
 {
-	gn_coll_device_destroy(c->device);
+	struct gn_coll_device *d = c->device;
+
+	if (!d)
+		return;
+	if (d->library)
+		d->library->ops->destroy(d->library);
+	gn_stager_destroy(d->stager);
+	gn_stream_destroy(d->work);
+	gn_stream_destroy(d->gate);
+	for (int i = 0; i < GN_DEVICE_MARKS; i++)
+		gn_event_destroy(d->marks[i]);
+	free(d);
 	c->device = NULL;
 }
 

@@ -30,8 +30,6 @@ struct gn_coll_device {
 /* Queues a mark in the stream of work. reached: whether all work before the mark is complete; marks are reached in order. */
 enum gn_status gn_coll_device_mark(struct gn_coll_device *d, uint64_t *mark, struct gn_err *err);
 enum gn_status gn_coll_device_reached(const struct gn_coll_device *d, uint64_t mark, int *yes, struct gn_err *err);
-/* NULL is fine. */
-void gn_coll_device_destroy(struct gn_coll_device *d);
 
 /* --- staging (staged.c): an allreduce in chunks, which are copied into slots of pinned host memory, reduced there by collectives of the
  * communicator, and copied back; several chunks are in flight. The result is bit-identical to allreduces of the same chunks in host

@@ -17,20 +17,6 @@ static enum gn_status prepare_barrier(struct gn_comm *c, struct gn_err *err)
 	return gn_coll_prepare(c, &args, &c->barrier, err);
 }
 
-static enum gn_status map_nodes(struct gn_comm *c, struct gn_err *err)
-{
-	int size = gn_comm_size(c), *node_of = calloc((size_t)size, sizeof *node_of);
-	enum gn_status status;
-
-	if (!node_of)
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d ranks", size);
-	for (int r = 0; r < size; r++)
-		node_of[r] = gn_world_node_of(c->world, r);
-	status = gn_node_map_create(node_of, size, &c->map, err);
-	free(node_of);
-	return status;
-}
-
 /* If any node has several ranks, and the transport is "auto" or "shm". */
 static enum gn_status create_shm(struct gn_comm *c, struct gn_err *err)
 {
@@ -172,7 +158,7 @@ enum gn_status gn_comm_create(struct gn_world *world, const struct gn_comm_optio
 	c->world = world;
 	c->recorder = gn_world_recorder(world);
 	c->log = log;
-	status = map_nodes(c, err);
+	status = gn_node_map_of_world(c->world, &c->map, err);
 	if (!status)
 		status = gn_oversubscription_find(world, transport, &c->oversubscribed, err);
 	if (!status)

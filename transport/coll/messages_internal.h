@@ -99,9 +99,6 @@ void gn_message_make_busy(struct gn_messages *m, struct gn_message_peer *p);
 /* Ends a user's send, or what was ours: its completion is called at the end of this progress. */
 void gn_message_finish(struct gn_message_send_state *s, enum gn_status status);
 struct gn_message_send_state *gn_message_take_send(struct gn_messages *m, int to);
-enum gn_status gn_message_connect(struct gn_messages *m, int rank, struct gn_err *err);
-/* Hands it to UCX, with the credits that the peer is owed. */
-void gn_message_launch(struct gn_message_send_state *s);
 /* The call of this number to that rank; NULL: there is none. */
 struct gn_message_send_state *gn_message_call_of(struct gn_messages *m, uint32_t call, int rank);
 /* Of a completed one: its call's number is free, it is no longer among users' sends, its memory may be used again. */

@@ -62,7 +62,7 @@ static void sent(struct gn_ucx_request *r)
 		gn_message_finish(s, s->status);
 }
 
-enum gn_status gn_message_connect(struct gn_messages *m, int rank, struct gn_err *err)
+static enum gn_status connect_to(struct gn_messages *m, int rank, struct gn_err *err)
 {
 	struct gn_message_peer *p = &m->peers[rank];
 	enum gn_status status = GN_OK;
@@ -83,7 +83,8 @@ static void write_wire(struct gn_message_send_state *s, struct gn_message_wire *
 	s->wire_bytes = sizeof *wire + wire->header_bytes;
 }
 
-void gn_message_launch(struct gn_message_send_state *s)
+/* Hands it to UCX, with the credits that the peer is owed. */
+static void launch(struct gn_message_send_state *s)
 {
 	struct gn_message_peer *p = &s->owner->peers[s->to];
 	struct gn_message_wire wire;
@@ -171,7 +172,7 @@ void gn_message_launch_waiting(struct gn_messages *m, struct gn_message_peer *p)
 			p->waiting_end = &p->waiting;
 		p->credits--;
 		m->counts.waiting--;
-		gn_message_launch(s);
+		launch(s);
 	}
 }
 
@@ -181,13 +182,13 @@ void gn_message_return_credits(struct gn_messages *m, struct gn_message_peer *p)
 	int rank = gn_message_rank_of(m, p);
 	struct gn_message_send_state *s;
 
-	if (p->owed < GN_MESSAGES_OWED_MAX || p->is_lost || gn_message_connect(m, rank, NULL))
+	if (p->owed < GN_MESSAGES_OWED_MAX || p->is_lost || connect_to(m, rank, NULL))
 		return;
 	s = gn_message_take_send(m, rank);
 	if (!s)
 		return;
 	write_wire(s, &wire, NULL);
-	gn_message_launch(s);
+	launch(s);
 }
 
 /* --- users' calls --- */
@@ -235,7 +236,7 @@ static enum gn_status post(struct gn_messages *m, struct gn_message_send *user, 
 	struct gn_message_wire wire = {.is = GN_MESSAGE_PLAIN, .kind = (uint16_t)user->kind,
 				       .header_bytes = (uint32_t)user->header_bytes};
 	struct gn_message_send_state *s;
-	enum gn_status status = gn_message_connect(m, user->to, err);
+	enum gn_status status = connect_to(m, user->to, err);
 
 	if (status)
 		return status;
@@ -258,7 +259,7 @@ static enum gn_status post(struct gn_messages *m, struct gn_message_send *user, 
 	m->counts.sent++;
 	if (p->credits && !p->waiting) {
 		p->credits--;
-		gn_message_launch(s);
+		launch(s);
 		return GN_OK;
 	}
 	s->next = NULL;
@@ -319,7 +320,7 @@ enum gn_status gn_message_answer(struct gn_message *message, const void *header,
 		return gn_err_set(err, GN_ERR_PEER_LOST, "rank %d on %s is lost", message->from,
 				  gn_world_host_of(m->comm->world, message->from));
 	gn_comm_enter(m->comm);
-	status = gn_message_connect(m, message->from, err);
+	status = connect_to(m, message->from, err);
 	s = status ? NULL : gn_message_take_send(m, message->from);
 	if (!status && !s)
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for an answer");
@@ -330,7 +331,7 @@ enum gn_status gn_message_answer(struct gn_message *message, const void *header,
 		s->context = context;
 		write_wire(s, &wire, header);
 		in->is_answered = 1;
-		gn_message_launch(s);
+		launch(s);
 	} else if (s) {
 		gn_message_return_send(s);
 	}

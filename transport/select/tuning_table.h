@@ -76,4 +76,7 @@ enum gn_status gn_tuning_table_check(const char *given, struct gn_err *err);
 enum gn_status gn_tuning_table_agree(struct gn_world *world, struct gn_ucx *ucx, const char *given, struct gn_log *log,
 			       struct gn_cost *out, struct gn_err *err);
 
+/* The nodes of all ranks of the world. */
+enum gn_status gn_node_map_of_world(const struct gn_world *world, struct gn_node_map **out, struct gn_err *err);
+
 #endif

@@ -180,7 +180,7 @@ static enum gn_status read_table(const char *path, const char *signature, int *f
 	return status;
 }
 
-static enum gn_status map_of(const struct gn_world *world, struct gn_node_map **out, struct gn_err *err)
+enum gn_status gn_node_map_of_world(const struct gn_world *world, struct gn_node_map **out, struct gn_err *err)
 {
 	int size = gn_world_size(world), *node_of = calloc((size_t)size, sizeof *node_of);
 	enum gn_status status;
@@ -205,7 +205,7 @@ static enum gn_status use_measured(struct gn_world *world, const char *path, str
 		gn_log_info(log, "algorithm selection: measured costs from %s", path);
 		return GN_OK;
 	}
-	status = map_of(world, &map, err);
+	status = gn_node_map_of_world(world, &map, err);
 	if (status)
 		return status;
 	status = gn_select_keep_picks(c, map, err);

@@ -217,7 +217,9 @@ static double first_time(const struct gn_curve *c)
 	return c->step_count && c->steps[0].time > 0 ? c->steps[0].time : 0;
 }
 
-void gn_curve_events(const struct gn_curve *c, struct gn_strbuf *out)
+/* One event file: TFRecord framing (length, masked CRC-32C, data, masked CRC-32C) of tensorflow.Event messages with a scalar summary each
+ * for training and evaluation. */
+static void append_events(const struct gn_curve *c, struct gn_strbuf *out)
 {
 	static const char version[] = "brain.Event:2";
 	struct gn_strbuf event;
@@ -268,7 +270,7 @@ enum gn_status gn_curves_write_events(const char *directory, const struct gn_cur
 			break;
 		snprintf(path + strlen(path), sizeof path - strlen(path), "/events.out.tfevents.%010.0f.gannet", first_time(&curves[c]));
 		gn_strbuf_clear(&events);
-		gn_curve_events(&curves[c], &events);
+		append_events(&curves[c], &events);
 		status = gn_strbuf_failed(&events) ? gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %s", path)
 						   : gn_file_replace(path, gn_strbuf_text(&events), events.len, err);
 	}

@@ -14,9 +14,6 @@
 /* Appends a header line, and one line for each "step" and "eval" line of the logs, in the order of steps (RFC 4180, but lines end with
  * "\n"). A value that the log does not have is empty. */
 void gn_curves_csv(const struct gn_curve *curves, size_t count, struct gn_strbuf *out);
-/* Appends one event file: TFRecord framing (length, masked CRC-32C, data, masked CRC-32C) of tensorflow.Event messages with a scalar
- * summary each for training and evaluation. */
-void gn_curve_events(const struct gn_curve *c, struct gn_strbuf *out);
 /* Writes DIRECTORY/RUN/events.out.tfevents.TIME.gannet for each run, atomically; TIME is that of the run's first line, so that a second
  * conversion replaces the first. RUN is the log's name without folder and ".jsonl", with "-runN" when the log has several runs, and
  * "-N" when an earlier curve has that name. Blocks on the file system. */

@@ -13,7 +13,8 @@ static const char *const part_names[GN_RUN_STATUS_PARTS] = {"data", "forward", "
 
 /* --- status file --- */
 
-void gn_run_status_json(const struct gn_run_status *s, double now, struct gn_json *j)
+/* One JSON object. now: seconds since 1970. */
+static void write_json(const struct gn_run_status *s, double now, struct gn_json *j)
 {
 	gn_json_object(j, NULL);
 	gn_json_fixed(j, "time", now, 3);
@@ -71,7 +72,8 @@ static void put_sample(struct gn_strbuf *out, const struct gn_run_status *s, con
 	gn_strbuf_printf(out, "\"%s} %.15g\n", more, value);
 }
 
-void gn_run_status_prometheus(const struct gn_run_status *s, double now, struct gn_strbuf *out)
+/* All metrics, gannet_train_..., with the labels run and host. */
+static void write_prometheus(const struct gn_run_status *s, double now, struct gn_strbuf *out)
 {
 	const struct gn_usage *u = s->usage;
 	const struct {
@@ -165,7 +167,7 @@ static enum gn_status write_status(const struct gn_status_files *f, const struct
 	struct gn_json j;
 
 	gn_json_init(&j);
-	gn_run_status_json(s, now, &j);
+	write_json(s, now, &j);
 	status = gn_json_failed(&j) ? gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the status file")
 				    : gn_silence_write(f->status, gn_json_text(&j), err);
 	gn_json_release(&j);
@@ -178,7 +180,7 @@ static enum gn_status write_metrics(const struct gn_status_files *f, const struc
 	struct gn_strbuf text;
 
 	gn_strbuf_init(&text);
-	gn_run_status_prometheus(s, now, &text);
+	write_prometheus(s, now, &text);
 	status = gn_strbuf_failed(&text) ? gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %s", f->metrics_path)
 					 : gn_file_replace_unsynced(f->metrics_path, gn_strbuf_text(&text), text.len, err);
 	gn_strbuf_release(&text);

@@ -43,10 +43,6 @@ struct gn_run_status {
 	const struct gn_usage *usage;	/* borrowed */
 };
 
-/* One JSON object. now: seconds since 1970. */
-void gn_run_status_json(const struct gn_run_status *s, double now, struct gn_json *out);
-/* All metrics, gannet_train_..., with the labels run and host. */
-void gn_run_status_prometheus(const struct gn_run_status *s, double now, struct gn_strbuf *out);
 
 struct gn_status_files;
 

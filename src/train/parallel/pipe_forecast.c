@@ -59,16 +59,12 @@ static void add_pieces(const struct gn_pipe_question *q, struct gn_pipe_forecast
 
 /* --- what a rank of a stage holds and exchanges --- */
 
-double gn_pipe_forecast_bytes(const struct gn_model *m, const struct gn_plan *plan, int in_flight, int batches)
-{
-	return ((double)gn_model_param_elements(m) * (batches > 1 ? 4 : 3) + (double)gn_model_buffer_elements(m)) * sizeof(float) +
-	       (double)gn_plan_bytes(plan) * in_flight;
-}
-
 static double memory_of(const struct gn_pipe_question *q, const struct gn_pipe_schedule *at, const struct gn_model *m, const struct gn_plan *plan)
 {
 	const int in_flight = gn_pipe_schedule_in_flight(at), is_async = gn_pipe_kind_is_async(at->kind), again = q->recomputes && in_flight > 1;
-	double bytes = gn_pipe_forecast_bytes(m, plan, again ? 1 : in_flight, is_async ? 1 : at->batches);
+	const int arrays = !is_async && at->batches > 1 ? 4 : 3; /* the fourth: a step's sum */
+	double bytes = ((double)gn_model_param_elements(m) * arrays + (double)gn_model_buffer_elements(m)) * sizeof(float) +
+		       (double)gn_plan_bytes(plan) * (again ? 1 : in_flight);
 
 	if (again)
 		bytes += (double)gn_plan_input_bytes(plan) * in_flight;

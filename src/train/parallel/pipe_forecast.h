@@ -31,9 +31,6 @@
 /* Of all ranks of a machine, in blocks by node; to be released. */
 enum gn_status gn_pipe_forecast_mesh(const struct gn_mesh_shape *shape, const struct gn_sim_topology *machine, struct gn_mesh *out,
 				     struct gn_err *err);
-struct gn_plan;
-/* memory, of a rank that has m. plan: for a micro-batch, of which in_flight are in flight, and a step has batches. */
-double gn_pipe_forecast_bytes(const struct gn_model *m, const struct gn_plan *plan, int in_flight, int batches);
 /* machine has the mesh's ranks. bucket_bytes, sum, and which it was: as gn_sim_pipe_run has them. */
 enum gn_status gn_pipe_forecast_step(const struct gn_sim_topology *machine, const struct gn_mesh *mesh, const struct gn_pipe_schedule *s,
 				     const struct gn_sim_pipe_stage *stages, double bucket_bytes, const struct gn_algorithm *sum,

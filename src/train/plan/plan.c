@@ -99,7 +99,8 @@ void gn_plan_destroy(struct gn_plan *p)
 	free(p);
 }
 
-enum gn_status gn_plan_failed_in(struct gn_plan *p, const struct gn_plan_op *o, enum gn_status s, struct gn_err *err)
+/* Prefixes an error with the node of o. */
+static enum gn_status failed_in(struct gn_plan *p, const struct gn_plan_op *o, enum gn_status s, struct gn_err *err)
 {
 	p->phase = GN_PHASE_NEW;
 	gn_err_prefix(err, "%s, node %d %s", gn_model_name(p->model), o->node, gn_model_node(p->model, o->node)->name);
@@ -247,7 +248,7 @@ enum gn_status gn_plan_queue(struct gn_plan *p, const struct gn_plan_range *rang
 										queue_backward(p, o, halves, accumulated, err);
 
 		if (s)
-			return o ? gn_plan_failed_in(p, o, s, err) : s;
+			return o ? failed_in(p, o, s, err) : s;
 	}
 	return GN_OK;
 }

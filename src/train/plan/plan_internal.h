@@ -160,8 +160,6 @@ static inline int gn_plan_is_images(const struct gn_plan *p, const struct gn_pla
 }
 /* Of a plan that has a part of the logits. */
 struct gn_class_slice gn_plan_classes(const struct gn_plan *p);
-/* Prefixes an error with the node of o. */
-enum gn_status gn_plan_failed_in(struct gn_plan *p, const struct gn_plan_op *o, enum gn_status s, struct gn_err *err);
 /* plan.c. accumulated as for gn_plan_run. */
 enum gn_status gn_plan_queue(struct gn_plan *p, const struct gn_plan_range *range, uint64_t number, const float *accumulated,
 			     struct gn_err *err);
