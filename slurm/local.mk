@@ -1,6 +1,6 @@
 # Scripts are installed where a job can find them: $(pkgdatadir)/slurm.
 slurmdir = $(pkgdatadir)/slurm
-dist_slurm_SCRIPTS = slurm/vcluster slurm/epilog slurm/stage-node
+dist_slurm_SCRIPTS = slurm/vcluster slurm/epilog slurm/prolog slurm/stage-node
 powerdir = $(slurmdir)/power
 dist_power_SCRIPTS = slurm/power/resume slurm/power/suspend
 jobsdir = $(slurmdir)/jobs

@@ -70,6 +70,7 @@ CONF
 		printf '%s\n' JobAcctGatherType=jobacct_gather/none AccountingStorageType=accounting_storage/none
 	fi >>"$dir/conf/slurm.conf"
 	[[ ! $power_save ]] || power_conf
+	[[ ! $prolog ]] || echo "Prolog=$prolog" >>"$dir/conf/slurm.conf"
 	[[ ! $epilog ]] || echo "Epilog=$epilog" >>"$dir/conf/slurm.conf"
 	[[ ! $preempt ]] || cat >>"$dir/conf/slurm.conf" <<CONF
 PartitionName=urgent Nodes=n[1-$nodes] PriorityTier=10 MaxTime=INFINITE State=UP

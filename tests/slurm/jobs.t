@@ -35,6 +35,10 @@ check "each node has its own whole copy" on_both
 check "train.sbatch" submit train
 expect 0 "n2: .*: 0 shards copied .*1 was there" "it finds what stage.sbatch staged" cat "$cluster/train.out"
 check "and trains" test "$(last_step "$cluster/log.jsonl")" = 5
+theirs=$cluster/vc/node/n2/nvme/gannet-$UID
+mv "$theirs" "$theirs.mine" && mkdir "$theirs" && chown 65533 "$theirs"
+expect 1 "n2.*gannet-$UID belongs to user 65533, who could" "another user's folder of that name ends train.sbatch, which says whose it is" submit train
+rmdir "$theirs" && mv "$theirs.mine" "$theirs"
 
 GANNET_ARGS="--json --max-bytes 512 --iters 3 --warmup 1 --transport tcp"
 check "bench-allreduce.sbatch" submit bench-allreduce
