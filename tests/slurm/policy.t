@@ -109,6 +109,44 @@ rm -r "$scratch"/spoiled-failed*
 again "or that one hung" job 247 "${run[@]}" FAILED="no progress in time"
 over 1 "or that the run failed otherwise" job 247 "${run[@]}" FAILED="bad data"
 over 3 "a rank's own code is more exact" job 3 "${run[@]}" FAILED="a peer was lost"
+run=(GANNET_CHECKPOINT="$scratch/cut")
+again "srun is killed by what is sent to its ports, before the run's end" job 139 "${run[@]}" EVENTS="start step"
+check "which is told" grep -q 'srun ended with code 139, but .*cut.jsonl has no end of this start' <<<"$tap_output"
+again "or before its start" job 139 "${run[@]}"
+again "srun ends with 0 before the run's end, as when a node is set down" job 0 "${run[@]}" EVENTS="start step"
+over 4 "both within GANNET_RETRIES" job 139 "${run[@]}" EVENTS="resume step"
+over 0 "neither after it" job 139 "${run[@]}" EVENTS="resume end"
+over 0 "0 is 0 for what writes no line" job 0 "${run[@]}"
+over 0 "or a log that is no file" job 0 "${run[@]}" GANNET_LOG_FILE=/dev/null
+over 139 "whose signal is its own end" job 139 "${run[@]}" GANNET_LOG_FILE=-
+again "srun is killed while staging" job 0 "${run[@]}" STAGE_CODE=139 GANNET_LOCAL=/nvme
+# as gannet submit writes it
+printf '%s\n' 'export GANNET_LOG_FILE=-' 'gannet_step=(exec program)' ". $GN_SOURCE/slurm/jobs/train.sbatch" >"$scratch/submitted"
+submitted() { PATH=$scratch/bin:$PATH timeout -k 5 300 env "$@" bash "$scratch/submitted"; }
+over 139 "a program's signal is its own end, too" submitted STAGE_CODE=139
+over 0 "and its 0 is 0" submitted
+sed -i "s:=-:=$scratch/submitted.jsonl:; s:(exec program):(train --checkpoint $scratch/cut --log $scratch/submitted.jsonl ):" "$scratch/submitted"
+again "gannet submit -- train with a log is queued again" submitted CODE=0 EVENTS="start step"
+
+if ((UID == 0)); then
+	mkdir -m 1777 "$scratch/all"
+	run=(GANNET_CHECKPOINT="$scratch/all/run" GANNET_LOG_FILE="$scratch/all.jsonl")
+	for link in run.requeue run.requeue.tmp; do ln -s ../target "$scratch/all/$link" && chown -h 65533 "$scratch/all/$link"; done
+	echo "job 7 count 3 step 0 lost end" >"$scratch/target"
+	expect 0 '\(1 of 3' "a record that another user's link leads to does not count" job 4 "${run[@]}"
+	expect 0 'count 3' "and nothing is written there" cat "$scratch/target"
+	echo "job 7 count 3 step 0 lost end" >"$scratch/all/run.requeue" && chown 65533 "$scratch/all/run.requeue"
+	expect 0 '\(1 of 3' "nor does another user's file" job 4 "${run[@]}"
+	expect 0 '\(2 of 3' "the user's own does" job 4 "${run[@]}"
+	check "and no other is left" test "$(ls "$scratch/all")" = "run.requeue
+run.requeue.tmp"
+	mkdir "$scratch/all/fabrics" && chown 65533 "$scratch/all/fabrics" && ln -s ../target "$scratch/all/fabrics/tcp.bench.jsonl.new"
+	expect 1 'all/fabrics belongs to another user' "ib-vs-eth.sbatch writes into no folder that another user has put there" \
+		env GANNET_OUT="$scratch/all/fabrics" GANNET_START=echo "$GN_SOURCE/slurm/jobs/ib-vs-eth.sbatch"
+	expect 0 'count 3' "nor through his links" cat "$scratch/target"
+else
+	skip "other users' links and files" "needs root"
+fi
 touch "$scratch/file"
 over 1 "the checkpoint's folder cannot be made: told before staging" job 0 GANNET_CHECKPOINT="$scratch/file/run" GANNET_LOCAL=/nvme
 check "by its variable" bash -c 'grep -q "^GANNET_CHECKPOINT: " <<<"$1" && ! grep -q umask <<<"$1"' - "$tap_output"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # A batch job that is told to stop, twice, by either way that Slurm has, queues itself again; its log shows one continuous run
 # and it ends with the parameters of a run that nobody interrupted. One whose rank is killed does, too, without the host that lost a
-# rank twice; of an array only the task that was told to stop.
+# rank twice, and one whose srun is killed or whose node is set down; of an array only the task that was told to stop.
 set -u
 # shellcheck source=tests/slurm/cluster.sh
 . "$GN_SOURCE/tests/slurm/cluster.sh"
@@ -120,5 +120,29 @@ expect 0 "a rank was lost on n2; queueing again, .*0 of 3" "the job's output nam
 check "now without n2" nodes 'n[1,3]'
 check "and goes on to the end" until_true ended
 check "which Slurm calls completed" until_true completed
+
+# srun killed, as by what is no message of Slurm's; then a node that is set down.
+rm -rf "$cluster/run" "$cluster/log.jsonl" "$cluster/job.out"
+check "a third job is taken" submit
+job=$(cat "$cluster/job")
+# shellcheck disable=SC2317
+kill_srun() {
+	until_true reached "$cluster/log.jsonl" 25 && kill -SEGV "$(pgrep -o -f "^srun .*--checkpoint $cluster/run ")" && until_true resumes 1 && return
+	tail "$cluster/job.out"
+	return 1
+}
+check "its srun is killed: the job starts again" kill_srun
+expect 0 "srun ended with code 139, but .*log.jsonl has no end of this start" "which the output tells" cat "$cluster/job.out"
+# shellcheck disable=SC2317
+set_down() {
+	until_true reached "$cluster/log.jsonl" $(($(last_step "$cluster/log.jsonl") + 20)) && on scontrol update NodeName=n2 State=DOWN Reason=test &&
+		until_true resumes 2 && return
+	tail "$cluster/job.out"
+	return 1
+}
+check "a node is set down: it starts again" set_down
+check "it ends" until_true ended
+check "which Slurm calls completed" until_true completed
+check "and the script only then" test "$(grep -c 'ended with code 0' "$cluster/job.out")" = 1
 
 finish
