@@ -1,6 +1,7 @@
 #include "data/pack/pack_parts_internal.h"
 
 #include "src/base/file.h"
+#include "src/base/trust.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -36,6 +37,8 @@ static enum gn_status set_names(struct gn_pack_output *o, const char *out, struc
 {
 	size_t len = strlen(out);
 
+	if (gn_trust_check_links(out, err))
+		return GN_ERR_IO;
 	if (!realpath(out, o->final)) {
 		while (len > 1 && out[len - 1] == '/')
 			len--;
@@ -102,6 +105,9 @@ static enum gn_status try_lock(struct gn_pack_output *o, int *again, struct gn_e
 		return status;
 	if (!made && errnum != EEXIST)
 		return gn_err_errno(err, errnum, "cannot make folder %s", o->temporary);
+	/* another user's would have links of his in it */
+	if (!made && (status = gn_trust_check_path(o->temporary, err)))
+		return status;
 	o->keep = !made;
 	o->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
 	if (o->lock < 0) {

@@ -1,5 +1,7 @@
 #include "src/base/file.h"
 
+#include "src/base/trust.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -92,6 +94,8 @@ enum gn_status gn_make_dirs(const char *path, struct gn_err *err)
 
 	if (!len || len >= sizeof part)
 		return gn_err_set(err, GN_ERR_USAGE, "bad folder name '%s'", path);
+	if (gn_trust_check_links(path, err))
+		return GN_ERR_IO;
 	for (size_t i = 1; i <= len; i++) {
 		if (path[i] != '/' && path[i] != '\0')
 			continue;
@@ -106,7 +110,8 @@ enum gn_status gn_make_dirs(const char *path, struct gn_err *err)
 	}
 	if (stat(path, &info) || !S_ISDIR(info.st_mode))
 		return gn_err_set(err, GN_ERR_IO, "%s exists and is not a folder", path);
-	return GN_OK;
+	/* again: another process may have made one of them meanwhile */
+	return gn_trust_check_links(path, err);
 }
 
 static int remove_entry(const char *path, const struct stat *info, int kind, struct FTW *where)
@@ -222,9 +227,10 @@ enum gn_status gn_file_load_text(const char *path, size_t max_bytes, char **out,
 enum gn_status gn_file_check_replaceable(const char *path, struct gn_err *err)
 {
 	struct stat info;
+	enum gn_status status = gn_trust_check_links(path, err);
 
-	if (lstat(path, &info) || S_ISREG(info.st_mode) || S_ISLNK(info.st_mode))
-		return GN_OK;
+	if (status || lstat(path, &info) || S_ISREG(info.st_mode) || S_ISLNK(info.st_mode))
+		return status;
 	return gn_err_set(err, GN_ERR_IO, "%s exists and is not a regular file: name another file", path);
 }
 
@@ -239,7 +245,7 @@ enum gn_status gn_file_check_folder(const char *path, const char *option, struct
 	if (access(folder, W_OK))
 		status = gn_err_set(err, GN_ERR_USAGE, "--%s: cannot write %s: %s", option, path, strerror(errno));
 	free(folder);
-	return status;
+	return status ? status : gn_file_check_replaceable(path, err);
 }
 
 enum gn_status gn_file_check_own(const char *path, const char *beginning, const char *what, struct gn_err *err)

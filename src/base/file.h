@@ -27,7 +27,8 @@ enum gn_status gn_path_join(char *out, size_t out_size, const char *directory, c
 /* Whether both paths are there and lead to one file or folder. */
 int gn_file_is_same(const char *a, const char *b);
 
-/* Creates path and its missing parents (mode 0777 less the umask). An existing folder is fine. */
+/* Creates path and its missing parents (mode 0777 less the umask). An existing folder is fine. GN_ERR_IO when gn_trust_check_links() finds
+ * another user's link on path. */
 enum gn_status gn_make_dirs(const char *path, struct gn_err *err);
 /* Removes path and everything below it without following symbolic links. A missing path is fine. */
 enum gn_status gn_remove_tree(const char *path, struct gn_err *err);
@@ -43,14 +44,16 @@ enum gn_status gn_free_bytes(const char *path, uint64_t *out, struct gn_err *err
 enum gn_status gn_file_load(const char *path, size_t max_bytes, char **out, size_t *len_bytes, struct gn_err *err);
 /* The same for text in UTF-8 that people write: a byte order mark is dropped, CR LF becomes LF. A zero byte is GN_ERR_DATA. */
 enum gn_status gn_file_load_text(const char *path, size_t max_bytes, char **out, size_t *len_bytes, struct gn_err *err);
-/* GN_ERR_IO when path is a device, a FIFO, a socket or a folder, which rename() would replace or fail on. */
+/* GN_ERR_IO when path is a device, a FIFO, a socket or a folder, which rename() would replace or fail on, or when gn_trust_check_links()
+ * finds another user's link on it. */
 enum gn_status gn_file_check_replaceable(const char *path, struct gn_err *err);
-/* GN_ERR_USAGE, naming --option, when no file can be made in the folder of path: before the work whose result it is to hold. */
+/* The same, and GN_ERR_USAGE, naming --option, when no file can be made in the folder of path: before the work whose result it is to
+ * hold. */
 enum gn_status gn_file_check_folder(const char *path, const char *option, struct gn_err *err);
 /* GN_ERR_USAGE when path is a file that does not begin with `beginning`: it is somebody's, and not `what`. A missing or empty one is fine. */
 enum gn_status gn_file_check_own(const char *path, const char *beginning, const char *what, struct gn_err *err);
 /* Replaces path atomically: temporary file in the same folder, fsync, rename, fsync of the folder. Readers see the old or the new
- * file, complete. On failure the temporary file is removed. */
+ * file, complete. On failure the temporary file is removed. Calls gn_file_check_replaceable(). */
 enum gn_status gn_file_replace(const char *path, const void *data, size_t len_bytes, struct gn_err *err);
 /* The same without fsync, for a file that is rewritten every few seconds: readers see one of both files, complete, but a crash of the
  * machine may lose both. */

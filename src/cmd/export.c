@@ -143,8 +143,10 @@ static enum gn_status write_onnx(const struct export_options *o, const struct so
 static enum gn_status write_file(const struct export_options *o, const struct source *s, uint64_t *len_bytes, struct gn_err *err)
 {
 	char temporary[PATH_MAX];
-	enum gn_status status;
+	enum gn_status status = gn_file_check_replaceable(o->out, err);
 
+	if (status)
+		return status;
 	if ((size_t)snprintf(temporary, sizeof temporary, "%s.tmp-%ld", o->out, (long)getpid()) >= sizeof temporary)
 		return gn_err_set(err, GN_ERR_USAGE, "path too long: %s", o->out);
 	status = (is_onnx(o->out) ? write_onnx : write_safetensors)(o, s, temporary, len_bytes, err);

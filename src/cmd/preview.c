@@ -171,8 +171,6 @@ static enum gn_status write_sheet(const struct preview *p, struct gn_err *err)
 		place(p, i, pixels, width);
 	status = gn_image_encode_png(pixels, (uint32_t)width, (uint32_t)height, (int)p->lo.channels, &file, &len, err);
 	if (!status)
-		status = gn_file_check_replaceable(p->options->out, err);
-	if (!status)
 		status = gn_file_replace(p->options->out, file, len, err);
 	free(file);
 	free(pixels);

@@ -1,6 +1,7 @@
 #include "src/jobs/submit_job.h"
 
 #include "src/base/file.h"
+#include "src/base/trust.h"
 #include "src/jobs/program.h"
 
 #include <errno.h>
@@ -138,6 +139,8 @@ enum gn_status gn_submit_job(const struct gn_submit *s, const char *snapshot, co
 	gn_strbuf_init(&script);
 	if (!status)
 		status = gn_submit_script(s, &script, err);
+	if (!status)
+		status = gn_trust_check_links(s->directory, err);
 	if (!status && mkdir(s->directory, 0777) && errno == EEXIST)
 		status = gn_err_set(err, GN_ERR_EXISTS, "%s is there already: a job's folder is its own, --dir names another", s->directory);
 	is_own = !status;

@@ -130,7 +130,42 @@ if [ "$(id -u)" = 0 ] && for_user 65534 true 2>/dev/null; then
 	expect 1 'the symbolic link .*/disk/link belongs to user 65533' "another user's link is not followed to checkpoints" \
 		run_for 65534 --checkpoint "$dir/disk/link/run"
 	expect 1 'the symbolic link .*/disk/log belongs to user 65533' 'nor to a log' run_for 65534 --log "$dir/disk/log"
+	# All that writes where a user says: below a link, and where the name itself is one.
+	for_user 65533 ln -s ../target/file "$dir/disk/file" && for_user 65533 ln -s ../target/file "$dir/disk/file.onnx"
+	for to in link/new file; do
+		for option in trace metrics log-samples; do
+			expect 1 'the symbolic link .*disk/(link|file) belongs to user 65533' "nor is --$option written to $to" \
+				run_for 65534 --$option "$dir/disk/$to"
+		done
+	done
+	log=$dir/whole.jsonl step=$dir/whole/step-00000004 shards=$dir/train
+	# shellcheck disable=SC2046,SC2086 # lines of words
+	while read -r line; do
+		set -- $line
+		expect 1 'the symbolic link .*disk/(link|file|file.onnx) belongs to user 65533' "nor by $line" \
+			for_user 65534 "$dir/program" $(printf '%s\n' "$@" | sed "s:^LOG$:$log:; s:^STEP$:$step:; s:^SHARDS$:$shards:; s:^disk/:$dir/&:")
+	done <<-'LINES'
+		export --checkpoint STEP --out disk/link/net.safetensors
+		export --checkpoint STEP --out disk/link/net.onnx
+		export --checkpoint STEP --out disk/file.onnx
+		pack --synthetic 8 --classes 2 --size 28x28 --out disk/link/packed
+		pack --synthetic 8 --classes 2 --size 28x28 --out disk/file
+		report LOG --out disk/link/page
+		report LOG --csv disk/link/table.csv
+		report LOG --tensorboard disk/link/events
+		preview SHARDS --out disk/link/sheet.png
+		predict --checkpoint STEP SHARDS --npy disk/link/rows.npy
+		eval --data SHARDS --checkpoint STEP --per-class disk/link/classes.json
+		eval --data SHARDS --checkpoint STEP --logits disk/link/logits.npy
+		preflight --out disk/link/result.json
+	LINES
 	check 'nothing is made where they lead' test -z "$(ls "$dir/target")"
+	for_user 65533 mkdir "$dir/disk/packed.tmp-pack"
+	expect 1 'packed.tmp-pack belongs to user 65533' 'a folder that he has put there is not packed into' \
+		for_user 65534 "$dir/program" pack --synthetic 8 --classes 2 --size 28x28 --out "$dir/disk/packed"
+	for_user 65534 ln -s ../target "$dir/disk/own"
+	check "the user's own link is" run_for 65534 --trace "$dir/disk/own/trace" --metrics "$dir/disk/own/metrics" --log-samples "$dir/disk/own/samples"
+	check 'also to a packed dataset' for_user 65534 "$dir/program" pack --synthetic 8 --classes 2 --size 28x28 --out "$dir/disk/own/packed"
 	expect 1 'disk/open belongs to user 65533 and is world-writable.*chmod o-w' 'nor is his folder used that all may write' \
 		run_for 65534 --checkpoint "$dir/disk/open"
 	expect 0 'WARN .*disk/theirs belongs to user 65533' 'a folder that he shares is, with a warning' \

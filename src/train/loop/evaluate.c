@@ -94,7 +94,7 @@ static enum gn_status prepare(struct evaluation *e, const struct gn_evaluate_opt
 		status = gn_confusion_create((int)e->info.classes, &e->confusion, err);
 	if (!status && o->per_class && gn_comm_rank(comm) == 0)
 		status = gn_file_check_folder(o->per_class, "per-class", err);
-	return status || !o->per_class ? status : gn_file_check_replaceable(o->per_class, err);
+	return status;
 }
 
 /* Collective. */

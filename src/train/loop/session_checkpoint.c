@@ -33,13 +33,8 @@ static enum gn_status check_folder(const char *directory, struct gn_err *err)
 
 static enum gn_status make_folder(const char *directory, struct gn_log *log, struct gn_err *err)
 {
-	/* Before, so that nothing is made where a link leads; and after, for another process may have made it in between. */
-	enum gn_status status = gn_trust_check_links(directory, err);
+	enum gn_status status = gn_make_dirs(directory, err);
 
-	if (!status)
-		status = gn_make_dirs(directory, err);
-	if (!status)
-		status = gn_trust_check_links(directory, err);
 	return status ? status : gn_trust_check_folder(directory, 1, log, err);
 }
 

@@ -133,7 +133,8 @@ enum gn_status gn_status_files_create(const char *status_path, const char *metri
 	enum gn_status status = GN_OK;
 	struct gn_status_files *f;
 
-	if (metrics_path && gn_file_check_own(metrics_path, "# HELP gannet_train_", "metrics file of gannet train", err))
+	if (metrics_path && (gn_file_check_replaceable(metrics_path, err) ||
+			     gn_file_check_own(metrics_path, "# HELP gannet_train_", "metrics file of gannet train", err)))
 		return gn_err_prefix(err, "--metrics");
 	f = calloc(1, sizeof *f);
 	if (f) {
