@@ -235,7 +235,7 @@ enum gn_status gn_relay(const struct gn_relay_options *options, struct gn_comm *
 		status = run(&r, err);
 	/* the others would wait for this rank */
 	if (status && comm && !r.told)
-		gn_world_abort(r.world, "it cannot go on staging");
+		gn_world_abort(r.world, GN_OK, "it cannot go on staging");
 	if (r.pool)
 		gn_thread_pool_destroy(r.pool);
 	gn_messages_destroy(r.messages);

@@ -37,6 +37,8 @@ enum gn_status gn_err_vset(struct gn_err *err, enum gn_status status, const char
 	if (err) {
 		vsnprintf(raw, sizeof raw, format, args);
 		err->status = status;
+		err->cause = GN_OK;
+		err->told = 0;
 		gn_text_visible(raw, err->text, sizeof err->text);
 	}
 	return status;

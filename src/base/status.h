@@ -39,6 +39,9 @@ enum gn_status {
 struct gn_err {
 	enum gn_status status;
 	char text[GN_ERR_TEXT_MAX];
+	/* With GN_ERR_PEER_LOST: the failure by which the lost rank ended the job, as it said itself; GN_OK: it said none. It decides the exit code. */
+	enum gn_status cause;
+	int told; /* another rank tells the user */
 };
 
 /* The text of a code ("bad input data"); "unknown status" for a number that is no code. Never NULL. */

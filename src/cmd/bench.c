@@ -207,7 +207,7 @@ static int measure(const struct gn_bench_options *o, enum gn_collective what)
 	struct gn_bench b;
 	struct gn_err err;
 	enum gn_status status;
-	int rank = 0;
+	int rank = 0, code;
 
 	if (!algorithm_is_known(o->algo, what))
 		return GN_EXIT_USAGE;
@@ -216,12 +216,11 @@ static int measure(const struct gn_bench_options *o, enum gn_collective what)
 		rank = gn_comm_rank(b.comm);
 	if (!status)
 		status = measure_all(&b, what, &err);
-	if (status)
-		gn_cmd_fail("bench", &err);
-	else if (b.wrong && rank == 0)
+	code = status ? gn_cmd_fail("bench", &err) : b.wrong ? GN_EXIT_FAILED : GN_EXIT_DONE;
+	if (!status && b.wrong && rank == 0)
 		fprintf(stderr, "gannet bench: %lld elements were wrong\n", (long long)b.wrong);
 	close_bench(&b);
-	return status ? gn_cmd_exit_code(status) : b.wrong ? GN_EXIT_FAILED : GN_EXIT_DONE;
+	return code;
 }
 
 static int is_mode(const char *name)
@@ -394,4 +393,4 @@ static const struct gn_command command = {
 	.positional_max = 1,
 };
 
-const struct gn_cmd gn_cmd_bench = {.command = &command, .run = run, .options_size = sizeof(struct gn_bench_options)};
+const struct gn_cmd gn_cmd_bench = {.command = &command, .run = run, .options_size = sizeof(struct gn_bench_options), .joins = 1};

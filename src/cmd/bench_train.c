@@ -278,17 +278,17 @@ int gn_bench_train(const struct gn_bench_options *o)
 	struct train_bench b = {.o = o, .log = gn_cmd_log()};
 	struct gn_err err;
 	enum gn_status status = open_all(&b, &err);
+	int code;
 
 	if (!status) {
 		status = measure(&b, &err);
 		/* the others would wait for this rank, whose error it may be alone */
 		if (status && !gn_world_check(b.world, NULL))
-			gn_world_abort(b.world, err.text);
+			gn_world_abort(b.world, status, err.text);
 	}
 	if (!status)
 		status = gn_bench_train_report(&b, &err);
-	if (status)
-		gn_cmd_fail("bench", &err);
+	code = status ? gn_cmd_fail("bench", &err) : GN_EXIT_DONE;
 	close_all(&b);
-	return status ? gn_cmd_exit_code(status) : GN_EXIT_DONE;
+	return code;
 }

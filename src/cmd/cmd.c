@@ -39,17 +39,41 @@ int gn_cmd_exit_code(enum gn_status status)
 	}
 }
 
-int gn_cmd_fail(const char *name, const struct gn_err *err)
+int gn_cmd_fail_on(struct gn_log *log, const char *name, const struct gn_err *err)
 {
-	fprintf(stderr, "gannet %s: %s\n", name, err->text);
-	return gn_cmd_exit_code(err->status);
+	if (log && !err->told)
+		gn_log_line(log, err->status == GN_ERR_STOPPED ? GN_LOG_WARN : GN_LOG_ERROR, "%s: %s", name, err->text);
+	else if (!err->told)
+		fprintf(stderr, "gannet %s: %s\n", name, err->text);
+	return gn_cmd_exit_code(err->cause ? err->cause : err->status);
 }
 
-int gn_cmd_leaves_to_first(const struct gn_err *err)
+int gn_cmd_fail(const char *name, const struct gn_err *err)
 {
-	struct gn_launcher place;
+	return gn_cmd_fail_on(NULL, name, err);
+}
 
-	return err->status == GN_ERR_USAGE && !gn_launcher_detect(gn_launcher_environ, NULL, &place, NULL) && place.rank > 0;
+struct teller {
+	struct gn_log *log;
+	const char *name;
+};
+
+static void tell(void *context, const struct gn_err *why)
+{
+	const struct teller *t = context;
+
+	gn_cmd_fail_on(t->log, t->name, why);
+}
+
+int gn_cmd_decline(struct gn_log *log, const char *name, struct gn_err *err)
+{
+	struct teller t = {log, name};
+	int code;
+
+	gn_world_decline(log, tell, &t, err);
+	code = gn_cmd_fail_on(log, name, err);
+	err->told = 1;
+	return code;
 }
 
 const char *gn_cmd_host(char *buffer, size_t size_bytes)

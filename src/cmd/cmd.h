@@ -21,6 +21,7 @@ struct gn_cmd {
 	/* options: the parsed struct of options_size bytes. Returns an enum gn_exit. */
 	int (*run)(const void *options, const struct gn_text_list *positional);
 	size_t options_size;
+	int joins; /* it runs as the ranks of one job, which end when one of them cannot begin */
 	/* What run() would refuse before it meets other ranks, of which there will be so many. NULL: nothing but what parsing refuses. */
 	enum gn_status (*check)(const void *options, int64_t ranks, struct gn_err *err);
 };
@@ -54,10 +55,12 @@ const struct gn_cmd *gn_cmd_find(const char *name);
 
 /* the exit code for a status */
 int gn_cmd_exit_code(enum gn_status status);
-/* Prints "gannet NAME: text" on standard error and returns the exit code. */
+/* Prints "gannet NAME: text" on standard error, unless another rank tells, and returns the exit code, that of the cause. */
 int gn_cmd_fail(const char *name, const struct gn_err *err);
-/* Of what the command line alone causes, so that all ranks of a job have it: whether this is one of those that leave it to rank 0 to say so. */
-int gn_cmd_leaves_to_first(const struct gn_err *err);
+/* The same as a line of log; NULL: as above. */
+int gn_cmd_fail_on(struct gn_log *log, const char *name, const struct gn_err *err);
+/* The same before the process has tried to meet the other ranks of its job, which end with it: gn_world_decline(). Sets err->told. */
+int gn_cmd_decline(struct gn_log *log, const char *name, struct gn_err *err);
 /* The same with the name of this host before the text: of a command that is started on many. */
 int gn_cmd_fail_here(const char *name, const struct gn_err *err);
 /* Writes this host's name, fit to be shown, to buffer, and returns that; "?" when it has none. */

@@ -93,20 +93,20 @@ static int run(const void *target, const struct gn_text_list *positional)
 	struct gn_world *world;
 	struct gn_err err;
 	enum gn_status status = gn_network_options_check(&o->network, &err);
+	int code;
 
 	(void)positional;
 	if (!status)
 		status = gn_data_key_check(o->key_file, &err);
-	if (!status)
-		status = gn_world_create(&o->world, log, &world, &err);
-	if (!status) {
+	if (status) {
+		gn_cmd_decline(log, "eval", &err);
+	} else if (!(status = gn_world_create(&o->world, log, &world, &err))) {
 		status = evaluate(target, world, log, &err);
 		gn_world_destroy(world);
 	}
-	if (status)
-		gn_log_error(log, "eval: %s", err.text);
+	code = status ? gn_cmd_fail_on(log, "eval", &err) : GN_EXIT_DONE;
 	gn_log_destroy(log);
-	return gn_cmd_exit_code(status);
+	return code;
 }
 
-const struct gn_cmd gn_cmd_eval = {.command = &command, .run = run, .options_size = sizeof(struct gn_evaluate_options)};
+const struct gn_cmd gn_cmd_eval = {.command = &command, .run = run, .options_size = sizeof(struct gn_evaluate_options), .joins = 1};

@@ -214,11 +214,10 @@ static enum gn_status prepare_and_run(const struct exec_options *o, const struct
 }
 
 /* The same refusal on all ranks is told once. */
-static int refuse(const struct gn_world *w, const struct gn_err *err)
+static int refuse(const struct gn_world *w, struct gn_err *err)
 {
-	if (!w || gn_world_rank(w) == 0 || (err->status != GN_ERR_USAGE && err->status != GN_ERR_MISMATCH))
-		return gn_cmd_fail("exec", err);
-	return gn_cmd_exit_code(err->status);
+	err->told |= w && gn_world_rank(w) && (err->status == GN_ERR_USAGE || err->status == GN_ERR_MISMATCH);
+	return gn_cmd_fail("exec", err);
 }
 
 static int run(const void *options, const struct gn_text_list *positional)
@@ -301,4 +300,4 @@ static const struct gn_command command = {
 	.keeps_rest = 1,
 };
 
-const struct gn_cmd gn_cmd_exec = {.command = &command, .run = run, .options_size = sizeof(struct exec_options)};
+const struct gn_cmd gn_cmd_exec = {.command = &command, .run = run, .options_size = sizeof(struct exec_options), .joins = 1};

@@ -30,6 +30,7 @@ struct gn_launch_job {
 	struct gn_launch_rank *ranks;
 	int size, running, signals, forwarded, bind;
 	int code;	   /* the launcher's exit code after a failure */
+	int followed;	   /* it is that of a rank which ended because another was lost */
 	uint64_t grace_ns;
 	uint64_t end_ns;   /* time of SIGTERM to the remaining ranks; 0: none */
 	uint64_t interrupted_ns; /* when the first SIGINT came; 0: none did */
@@ -68,8 +69,11 @@ static void rank_ended(struct gn_launch_job *j, int rank, int status)
 	if (!number && !code)
 		return;
 	j->failed++;
-	if (!j->code)
+	/* 4 is the code of those that another one has taken along, whose own code may come later */
+	if (!j->code || (j->followed && code && code != GN_EXIT_PEER_LOST && !j->ending)) {
+		j->followed = code == GN_EXIT_PEER_LOST;
 		j->code = !number ? code : number == j->forwarded ? 128 + number : GN_EXIT_PEER_LOST;
+	}
 	if (j->running && !j->keep_going)
 		end_within(j, j->grace_ns);
 }
@@ -300,16 +304,6 @@ static void report_failed(const struct gn_launch_job *j)
 	fprintf(stderr, "; %d of %d ranks succeeded\n", j->size - j->failed, j->size);
 }
 
-/* Wrong usage is told by rank 0 alone (gn_cmd_leaves_to_first): whether others had it, and rank 0 had not. */
-static int is_usage_of_some(const struct gn_launch_job *j)
-{
-	int some = 0;
-
-	for (int r = 1; r < j->size; r++)
-		some |= WIFEXITED(j->ranks[r].status) && WEXITSTATUS(j->ranks[r].status) == GN_EXIT_USAGE;
-	return some && !(WIFEXITED(j->ranks[0].status) && WEXITSTATUS(j->ranks[0].status) == GN_EXIT_USAGE);
-}
-
 /* A full disk must not look like success. */
 static void check_output(struct gn_launch_job *j)
 {
@@ -348,7 +342,7 @@ enum gn_status gn_launch_job_run(struct gn_launch_job *j, const char *directory,
 		j->code = GN_EXIT_STOPPED;
 	if (!status)
 		check_output(j);
-	if (!status && (j->keep_going || is_usage_of_some(j)))
+	if (!status && j->keep_going)
 		report_failed(j);
 	gn_pmix_server_destroy(server, !status && !j->code);
 	free(argv);

@@ -207,7 +207,7 @@ static int run(const struct gn_cmd *cmd, int argc, char **argv)
 	}
 	if (gn_option_words_read(cmd->command, cmd->options_size, argc, argv, &words, &err) ||
 	    gn_options_parse(cmd->command, words.argc, words.argv, options, &positional, &help, &err)) {
-		code = gn_cmd_leaves_to_first(&err) ? gn_cmd_exit_code(err.status) : gn_cmd_fail(cmd->command->name, &err);
+		code = cmd->joins ? gn_cmd_decline(NULL, cmd->command->name, &err) : gn_cmd_fail(cmd->command->name, &err);
 	} else {
 		code = help ? print_help(cmd->command) : finish_stdout(cmd->run(options, &positional));
 		gn_options_release(cmd->command, options);
@@ -237,6 +237,7 @@ __attribute__((section(".preinit_array"), used)) static void (*const keep_hangup
 int main(int argc, char **argv)
 {
 	const struct gn_cmd *cmd;
+	int code;
 
 	if (!getenv("UCX_DEBUG_SIGNO"))
 		sigaction(SIGHUP, &hangup, NULL);
@@ -263,5 +264,8 @@ int main(int argc, char **argv)
 		return GN_EXIT_USAGE;
 	}
 	apply_site(cmd);
-	return run(cmd, argc - 1, argv + 1);
+	gn_world_ends_job();
+	code = run(cmd, argc - 1, argv + 1);
+	gn_world_end_job(code);
+	return code;
 }

@@ -93,17 +93,17 @@ static int run(const void *target, const struct gn_text_list *positional)
 	struct gn_err err;
 	uint64_t bad = 0;
 	enum gn_status status = check(o, &err);
+	int code;
 
-	if (!status)
-		status = gn_world_create(&o->world, log, &world, &err);
-	if (!status) {
+	if (status) {
+		gn_cmd_decline(log, "predict", &err);
+	} else if (!(status = gn_world_create(&o->world, log, &world, &err))) {
 		status = predict(o, positional, world, log, &bad, &err);
 		gn_world_destroy(world);
 	}
-	if (status)
-		gn_log_error(log, "predict: %s", err.text);
+	code = status ? gn_cmd_fail_on(log, "predict", &err) : bad ? GN_EXIT_DATA : GN_EXIT_DONE;
 	gn_log_destroy(log);
-	return status ? gn_cmd_exit_code(status) : bad ? GN_EXIT_DATA : GN_EXIT_DONE;
+	return code;
 }
 
-const struct gn_cmd gn_cmd_predict = {.command = &command, .run = run, .options_size = sizeof(struct gn_predict_options)};
+const struct gn_cmd gn_cmd_predict = {.command = &command, .run = run, .options_size = sizeof(struct gn_predict_options), .joins = 1};

@@ -273,7 +273,7 @@ static int run(const void *options, const struct gn_text_list *positional)
 		status = tell(o, &r, &err);
 	code = status ? gn_cmd_fail("preflight", &err) : r.count ? GN_EXIT_CHECK : GN_EXIT_DONE;
 	if (status && world)
-		gn_world_abort(world, err.text);
+		gn_world_abort(world, status, err.text);
 	release_result(&r);
 	gn_world_destroy(world);
 	gn_log_destroy(log);
@@ -322,4 +322,4 @@ static const struct gn_command command = {
 	GN_OPTIONS(options_table),
 };
 
-const struct gn_cmd gn_cmd_preflight = {.command = &command, .run = run, .options_size = sizeof(struct preflight_options)};
+const struct gn_cmd gn_cmd_preflight = {.command = &command, .run = run, .options_size = sizeof(struct preflight_options), .joins = 1};

@@ -174,6 +174,7 @@ static int stage_tree(const struct stage_options *o)
 	struct gn_world *world;
 	struct gn_err err;
 	enum gn_status status;
+	int code;
 
 	how.keep_going = 1;
 	status = gn_world_create(&how, log, &world, &err);
@@ -188,10 +189,9 @@ static int stage_tree(const struct stage_options *o)
 		/* of both errors the one to be told */
 		status = gn_err_errno(&err, errno, "cannot read %s", o->from);
 	}
-	if (status)
-		gn_log_error(log, "stage: %s", err.text);
+	code = status ? gn_cmd_fail_on(log, "stage", &err) : GN_EXIT_DONE;
 	gn_log_destroy(log);
-	return gn_cmd_exit_code(status);
+	return code;
 }
 
 static int check_fetch_options(const struct stage_options *o, struct gn_err *err)
@@ -245,30 +245,38 @@ static void catch_stops(void)
 			sigaction(numbers[i], &action, NULL);
 }
 
+/* A tree is copied by the ranks of one job, a dataset by each process for itself. */
+static int refuse(const struct stage_options *o, struct gn_err *err)
+{
+	int is_job = o->from && (o->tree || gn_http_is_address(o->from) || !gn_manifest_is_there(o->from));
+
+	return is_job ? gn_cmd_decline(NULL, "stage", err) : gn_cmd_fail("stage", err);
+}
+
 static int run(const void *target, const struct gn_text_list *positional)
 {
 	const struct stage_options *o = target;
 	struct gn_err err;
 
 	if (check_list_options(o, positional, &err))
-		return gn_cmd_fail("stage", &err);
+		return refuse(o, &err);
 	if (!o->from)
 		return gn_cmd_stage_list(&(struct gn_stage_list_options){.folder = o->to, .names = positional, .quota_bytes = (uint64_t)o->quota,
 									 .list = o->list, .remove = o->remove, .json = o->json});
 	if (check_fetch_options(o, &err))
-		return gn_cmd_fail("stage", &err);
+		return refuse(o, &err);
 	catch_stops();
 	if (!gn_http_is_address(o->from) && !o->tree && gn_manifest_is_there(o->from))
-		return gn_folders_check("--to", o->to, &err) ? gn_cmd_fail("stage", &err) : stage_dataset(o);
+		return gn_folders_check("--to", o->to, &err) ? refuse(o, &err) : stage_dataset(o);
 	if (gn_folders_count(o->to) > 1) {
 		/* of both errors the one to be told */
 		if (!gn_http_is_address(o->from) && access(o->from, F_OK))
 			gn_err_errno(&err, errno, "cannot read %s", o->from);
 		else
 			gn_err_set(&err, GN_ERR_USAGE, "--to %s: several folders are for packed datasets", o->to);
-		return gn_cmd_fail("stage", &err);
+		return refuse(o, &err);
 	}
 	return stage_tree(o);
 }
 
-const struct gn_cmd gn_cmd_stage = {.command = &command, .run = run, .options_size = sizeof(struct stage_options)};
+const struct gn_cmd gn_cmd_stage = {.command = &command, .run = run, .options_size = sizeof(struct stage_options), .joins = 1};

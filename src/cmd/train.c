@@ -258,9 +258,9 @@ static int run(const void *target, const struct gn_text_list *positional)
 	struct gn_log *log = gn_cmd_log();
 	struct gn_stop *stop = NULL;
 	struct gn_world *world = NULL; /* of a process that joins */
-	struct gn_err err;
+	struct gn_err err = {.status = GN_OK};
 	enum gn_status status;
-	int told = 0;
+	int told = 0, code;
 
 	(void)positional;
 	if (o->dry_run) {
@@ -269,26 +269,26 @@ static int run(const void *target, const struct gn_text_list *positional)
 		return status ? gn_cmd_fail("train", &err) : GN_EXIT_DONE;
 	}
 	status = gn_train_check_alone(target, &err);
-	told = status && gn_cmd_leaves_to_first(&err);
 	if (!status)
 		status = gn_data_key_check(o->key_file, &err);
 	if (!status)
 		status = gn_data_key_check(o->checkpoint_key, &err);
 	if (!status)
 		status = gn_stop_create(log, &stop, &err);
-	if (!status)
-		how.keep_going = gn_train_keeps_going(o);
-	if (!status && o->join) {
+	how.keep_going = !status && gn_train_keeps_going(o);
+	if (status && !o->join) {
+		gn_cmd_decline(log, "train", &err);
+	} else if (!status && o->join) {
 		gn_stop_begin(stop);
 		status = gn_train_elastic(o, &how, &world, gn_stop_flag(stop), log, &told, &err);
 	} else if (!status) {
 		status = train_in_job(o, &how, stop, log, &told, &err);
 	}
-	if (status && !told)
-		gn_log_line(log, status == GN_ERR_STOPPED ? GN_LOG_WARN : GN_LOG_ERROR, "train: %s", err.text);
+	err.told |= told;
+	code = status ? gn_cmd_fail_on(log, "train", &err) : GN_EXIT_DONE;
 	gn_stop_destroy(stop);
 	gn_log_destroy(log);
-	return gn_cmd_exit_code(status);
+	return code;
 }
 
-const struct gn_cmd gn_cmd_train = {.command = &gn_train_command, .run = run, .options_size = sizeof(struct gn_train_options), .check = check};
+const struct gn_cmd gn_cmd_train = {.command = &gn_train_command, .run = run, .options_size = sizeof(struct gn_train_options), .joins = 1, .check = check};

@@ -131,7 +131,11 @@ static enum gn_status train_in_worlds(struct gn_train_options *o, const struct g
 		if (leaves || (!status && !*world))
 			break;
 		if (status) {
-			gn_err_prefix(err, "%s", loss.text);
+			/* of losses the first */
+			if (status == GN_ERR_PEER_LOST && strstr(err->text, " is lost: "))
+				snprintf(err->text, sizeof err->text, "%s", loss.text);
+			else
+				gn_err_prefix(err, "%s", loss.text);
 			if (gn_regroup_is_last(o->regroup))
 				gn_carried_log_failure(carried, o, log, err);
 			break;
@@ -178,6 +182,8 @@ enum gn_status gn_train_elastic(const struct gn_train_options *given, const stru
 		status = digest_run(given, ro.digest, err);
 	if (!status)
 		status = *world ? gn_regroup_open(*world, &ro, &o.regroup, err) : gn_regroup_join(o.join, &ro, &o.regroup, err);
+	/* what options alone cause is the same on all ranks */
+	err->told = status == GN_ERR_USAGE && *world && gn_world_rank(*world);
 	if (status)
 		return status;
 	o.carried = &carried;

@@ -146,15 +146,15 @@ static int run(const void *options, const struct gn_text_list *positional)
 	const struct tune_options *o = options;
 	struct gn_err err;
 	enum gn_status status = gn_world_create(&o->world, log, &world, &err);
+	int code;
 
 	(void)positional;
 	if (!status)
 		status = tune(o, world, log, &err);
-	if (status)
-		gn_cmd_fail("tune", &err);
+	code = status ? gn_cmd_fail("tune", &err) : GN_EXIT_DONE;
 	gn_world_destroy(world);
 	gn_log_destroy(log);
-	return gn_cmd_exit_code(status);
+	return code;
 }
 
 #define FIELD(name) offsetof(struct tune_options, name)
@@ -202,4 +202,4 @@ static const struct gn_command command = {
 	GN_OPTIONS(options_table),
 };
 
-const struct gn_cmd gn_cmd_tune = {.command = &command, .run = run, .options_size = sizeof(struct tune_options)};
+const struct gn_cmd gn_cmd_tune = {.command = &command, .run = run, .options_size = sizeof(struct tune_options), .joins = 1};

@@ -149,7 +149,7 @@ static void fail(struct run *r)
 	gn_strbuf_init(&text);
 	gn_exec_child_reason(r->child, &reason);
 	gn_exec_failure_write(code, gn_strbuf_text(&reason), gn_exec_child_last_lines(r->child), &text);
-	gn_world_abort(r->world, gn_strbuf_text(&text));
+	gn_world_abort(r->world, GN_OK, gn_strbuf_text(&text));
 	if (r->out->rank < 0 && !r->out->lost) {
 		r->out->rank = rank;
 		r->out->code = code;
@@ -184,7 +184,7 @@ enum gn_status gn_exec_run(struct gn_world *world, const struct gn_exec_run_opti
 	if (options->starts)
 		status = gn_exec_child_start(&options->child, &r.child, err);
 	if (status) {
-		gn_world_abort(world, err->text);
+		gn_world_abort(world, status, err->text);
 		return status;
 	}
 	if (r.child)

@@ -449,7 +449,7 @@ int main(int argc, char **argv)
 	if (!status)
 		status = run(&r, argv, argc, &err);
 	if (status && world && err.status != GN_ERR_PEER_LOST)
-		gn_world_abort(world, err.text);
+		gn_world_abort(world, err.status, err.text);
 	gn_comm_destroy(r.comm);
 	gn_world_destroy(world);
 	gn_log_destroy(r.log);

@@ -61,7 +61,7 @@ local_rank() {
 	wait $b; [[ $? == 2 ]] || return 1
 	wait $a; [[ $? == 4 ]] || return 1
 	grep "LOCAL_RANK=0 but rank 1 has local rank 1 of 2 on $(hostname)" "$scratch/err.b" &&
-		grep "rank 1 on $(hostname) is lost: it aborted: LOCAL_RANK=0 but" "$scratch/err.a"
+		grep "rank 1 on $(hostname) failed: LOCAL_RANK=0 but" "$scratch/err.a"
 }
 check "a LOCAL_RANK that is another's is refused" local_rank
 azure() {

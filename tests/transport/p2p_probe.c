@@ -307,7 +307,7 @@ int main(int argc, char **argv)
 	if (!status)
 		status = run(&r, argv, argc, &err);
 	if (status && r.world && err.status != GN_ERR_PEER_LOST)
-		gn_world_abort(r.world, err.text);
+		gn_world_abort(r.world, err.status, err.text);
 	release(&r);
 	return status ? exit_code(&err) : 0;
 }

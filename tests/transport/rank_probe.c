@@ -274,7 +274,7 @@ static int give_up_amid(struct gn_comm *c, int *code, struct gn_err *err)
 		failed = gn_coll_start(coll, NULL, err) != GN_OK;
 	failed = failed || gn_world_barrier(w, err);
 	if (!failed && gn_world_rank(w) == 1) {
-		gn_world_abort(w, "shard 7 is broken");
+		gn_world_abort(w, GN_ERR_DATA, "shard 7 is broken");
 		*code = 3;
 	} else {
 		failed = failed || gn_coll_wait(coll, err);
@@ -319,7 +319,7 @@ int main(int argc, char **argv)
 	} else if (gn_world_rank(world) == 1 && !strcmp(mode, "leave")) {
 		code = 0;
 	} else if (gn_world_rank(world) == 1 && !strcmp(mode, "give-up")) {
-		gn_world_abort(world, "shard 7 is broken");
+		gn_world_abort(world, GN_ERR_DATA, "shard 7 is broken");
 		code = 3;
 	} else {
 		if (!strcmp(mode, "mismatch") && argc > 3)

@@ -131,7 +131,7 @@ int main(void)
 		tell("after", &after);
 		printf("\n");
 	} else if (world && status != GN_ERR_PEER_LOST) {
-		gn_world_abort(world, err.text);
+		gn_world_abort(world, err.status, err.text);
 	}
 	gn_comm_destroy(comm);
 	gn_world_destroy(world);

@@ -47,7 +47,7 @@ expect 2 "SLURM_STEP_NUM_TASKS=4 but there is no PMIx" "a step without --mpi=pmi
 	on srun -N2 -n4 --mpi=none "$gannet" bench allreduce --max-bytes 1K
 expect 2 "PMIx says there are 4 ranks but WORLD_SIZE=2" "WORLD_SIZE that disagrees with the step" \
 	on srun -N2 -n4 --mpi=pmix sh -c "RANK=\$PMIX_RANK WORLD_SIZE=2 exec '$gannet' bench allreduce --max-bytes 1K"
-expect 2 'rank 3, GANNET_SOCKET_IFNAME, --socket-ifname: no interface of .* matches .=nope' \
+expect 2 'rank 3 on n2: GANNET_SOCKET_IFNAME, --socket-ifname: no interface of .* matches .=nope' \
 	"an interface that no node has ends every rank at once" \
 	on srun -N2 -n4 --mpi=pmix "$gannet" bench allreduce --max-bytes 1K --socket-ifname =nope
 batch() {

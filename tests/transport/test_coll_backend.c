@@ -22,7 +22,7 @@ static void make_cards(struct gn_nccl_record *cards)
 
 static void expect(const struct gn_nccl_record *cards, enum gn_status status, const char *words)
 {
-	struct gn_err err = {GN_OK, ""};
+	struct gn_err err = {.status = GN_OK};
 
 	assert_int_equal(gn_nccl_records_check(cards, hosts, 4, &err), status);
 	assert_non_null(strstr(err.text, words));

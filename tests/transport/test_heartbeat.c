@@ -355,7 +355,7 @@ static void test_giving_up_over_a_loss(void **state)
 	mute = begin_with_a_mute(&o, &w, &dies);
 	gn_heartbeat_destroy(dies, 0);
 	next_of(&mute, GN_HEARTBEAT_QUERY);
-	gn_heartbeat_abort(w, "a connection broke");
+	gn_heartbeat_abort(w, GN_OK, "a connection broke");
 	m = next_of(&mute, GN_HEARTBEAT_LOST);
 	assert_int_equal(m.rank, 2);
 	m = next_of(&mute, GN_HEARTBEAT_LOST);
@@ -387,7 +387,7 @@ static void test_reason_travels(void **state)
 
 	(void)state;
 	setup(&g, NEVER_MS);
-	gn_heartbeat_abort(g.watch[3], "shard 7 is broken");
+	gn_heartbeat_abort(g.watch[3], GN_ERR_DATA, "shard 7 is broken");
 	await_loss(g.watch[1], &err);
 	assert_non_null(strstr(err.text, "rank 3 on h3"));
 	assert_non_null(strstr(err.text, "shard 7 is broken"));

@@ -170,7 +170,7 @@ static void test_each_loss_is_told_once(void **state)
 	assert_int_equal(m.type, GN_HEARTBEAT_LOST);
 	assert_int_equal(m.rank, 2);
 	await_turn(&h);
-	gn_heartbeat_abort(h.watch, "enough");
+	gn_heartbeat_abort(h.watch, GN_OK, "enough");
 	m = hear(&h.members[3]);
 	assert_int_equal(m.type, GN_HEARTBEAT_LOST);
 	assert_int_equal(m.rank, 0);

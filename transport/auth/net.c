@@ -227,18 +227,33 @@ static int connect_one(const struct addrinfo *a, int timeout_ms, int *fd)
 	return 0;
 }
 
+static enum gn_status resolve(const char *host, const char *service, struct addrinfo **all, struct gn_err *err)
+{
+	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+	int failure = getaddrinfo(host, service, &hints, all);
+
+	return failure ? gn_err_set(err, GN_ERR_NOT_FOUND, "cannot find the address of '%s': %s", host, gai_strerror(failure)) : GN_OK;
+}
+
+enum gn_status gn_net_check_host(const char *host, struct gn_err *err)
+{
+	struct addrinfo *all = NULL;
+	enum gn_status status = resolve(host, NULL, &all, err);
+
+	if (!status)
+		freeaddrinfo(all);
+	return status;
+}
+
 enum gn_status gn_net_connect(const char *host, int port, int timeout_ms, int *fd, struct gn_err *err)
 {
-	struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *all = NULL;
+	struct addrinfo *all = NULL;
 	char service[16];
-	int failure;
+	int failure = EHOSTUNREACH;
 
 	snprintf(service, sizeof service, "%d", port);
-	failure = getaddrinfo(host, service, &hints, &all);
-	if (failure)
-		return gn_err_set(err, GN_ERR_NOT_FOUND, "cannot find the address of '%s': %s", host,
-				  gai_strerror(failure));
-	failure = EHOSTUNREACH;
+	if (resolve(host, service, &all, err))
+		return GN_ERR_NOT_FOUND;
 	for (const struct addrinfo *a = all; a && failure; a = a->ai_next)
 		failure = connect_one(a, timeout_ms, fd);
 	freeaddrinfo(all);

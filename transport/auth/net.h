@@ -33,8 +33,10 @@ void gn_net_addresses(struct gn_net_addresses *out);
 /* The preferred address of each interface that the list selects; loopback only when there is no other. GN_ERR_USAGE when there is
  * none: the text lists all interfaces of this host. */
 enum gn_status gn_net_choose(const char *list, struct gn_net_addresses *out, struct gn_err *err);
+/* GN_ERR_NOT_FOUND when a host name or address is unknown here. May block as long as the resolver does. */
+enum gn_status gn_net_check_host(const char *host, struct gn_err *err);
 /* Connects to a host name or numeric address; blocks for at most timeout_ms per address of the name. *fd is blocking and owned by
- * the caller. GN_ERR_PEER_LOST: connection refused. */
+ * the caller. GN_ERR_PEER_LOST: connection refused; GN_ERR_NOT_FOUND: the name is unknown. */
 enum gn_status gn_net_connect(const char *host, int port, int timeout_ms, int *fd, struct gn_err *err);
 /* Accepts one connection without blocking. Returns a blocking socket; -1 with errno when none is waiting (EAGAIN) or accept()
  * fails. */

@@ -53,6 +53,7 @@ struct gn_bootstrap {
 	int rank, size;
 	const char *address; /* the loopback address when all ranks run on this host; NULL: they may run anywhere */
 	const char *ifnames; /* the interfaces that ranks listen on for each other, see gn_net_choose(); NULL: all. Borrowed */
+	int is_lost; /* of a world that ends: a rank is lost that may still be there, gn_heartbeat_has_silent() */
 	struct gn_secret secret; /* from a file; zero when there is none */
 	struct gn_heartbeat *heartbeat; /* borrowed; NULL until it runs */
 	struct gn_recorder *recorder; /* borrowed; NULL until the heartbeat runs */
@@ -70,6 +71,9 @@ struct gn_bootstrap {
 enum gn_status gn_bootstrap_pmix(const struct gn_launcher *d, struct gn_log *log, struct gn_bootstrap **out, struct gn_err *err);
 enum gn_status gn_bootstrap_env(const struct gn_launcher *d, const struct gn_secret *secret, struct gn_log *log, struct gn_bootstrap **out,
 				struct gn_err *err);
+/* See gn_world_ends_job(), gn_world_end_job(). */
+void gn_bootstrap_pmix_ends_job(void);
+void gn_bootstrap_pmix_end_job(int code);
 enum gn_status gn_bootstrap_single(struct gn_bootstrap **out, struct gn_err *err);
 /* Local: waits without a heartbeat end with GN_ERR_STALL timeout_ms from now. To be called before any other operation. */
 void gn_bootstrap_set_timeout(struct gn_bootstrap *b, int timeout_ms);

@@ -173,6 +173,19 @@ static enum gn_status host_rendezvous(struct env_bootstrap *e, const void *root_
 	return status;
 }
 
+/* The same; that a name is unknown here is no failure by itself, but the reason when nobody comes. */
+static enum gn_status host_by_name(struct env_bootstrap *e, const void *root_info, size_t root_info_bytes, struct gn_err *err)
+{
+	const char *name = e->launcher.address;
+	struct gn_err why;
+	enum gn_status unknown = strchr(name, ',') ? GN_OK : gn_net_check_host(name, &why), status;
+
+	if (unknown)
+		gn_log_warn(e->log, "rank 0: MASTER_ADDR=%s: %s; waiting for ranks that know it", name, why.text);
+	status = host_rendezvous(e, root_info, root_info_bytes, err);
+	return status && unknown ? gn_err_set(err, GN_ERR_USAGE, "no other rank has come: MASTER_ADDR=%s: %s", name, why.text) : status;
+}
+
 /* One attempt at one address; GN_ERR_USAGE: the listener reports that this rank's secret is not its own. */
 static enum gn_status try_address(struct env_bootstrap *e, const char *address, struct gn_err *why)
 {
@@ -207,12 +220,15 @@ static enum gn_status connect_to_root(struct env_bootstrap *e, struct gn_err *er
 	const struct timespec pause = {0, 50000000}, refused_pause = {1, 0};
 	struct gn_err why, refused = {.text = ""};
 	enum gn_status status;
+	int is_told = 0;
 
 	while ((status = try_connect(e, &why)) && gn_clock_ns() < e->base.deadline_ns) {
 		enum gn_status ended = e->base.check ? e->base.check(e->base.check_context, err) : GN_OK;
 
 		if (ended)
 			return ended;
+		if (status == GN_ERR_NOT_FOUND && !is_told++)
+			gn_log_warn(e->log, "rank %d: MASTER_ADDR=%s: %s; retrying", d->rank, d->address, why.text);
 		if (status == GN_ERR_USAGE && !*refused.text)
 			gn_log_warn(e->log, "rank %d: the listener at MASTER_ADDR=%s port %d refuses this rank: %s; retrying, "
 				    "because it may not be rank 0", d->rank, d->address, d->port, why.text);
@@ -226,7 +242,7 @@ static enum gn_status connect_to_root(struct env_bootstrap *e, struct gn_err *er
 		return gn_err_set(err, GN_ERR_USAGE, "rank 0 at MASTER_ADDR=%s port %d refuses this rank: %s; last error: %s",
 				  d->address,
 				  d->port, refused.text, why.text);
-	return gn_err_set(err, GN_ERR_STALL, "rank 0 is not reachable at MASTER_ADDR=%s port %d: %s", d->address, d->port,
+	return gn_err_set(err, status == GN_ERR_NOT_FOUND ? GN_ERR_USAGE : GN_ERR_STALL, "rank 0 is not reachable at MASTER_ADDR=%s port %d: %s", d->address, d->port,
 			  why.text);
 }
 
@@ -259,7 +275,7 @@ static enum gn_status env_root_info(struct gn_bootstrap *b, const void *mine, si
 	if (status || b->size == 1)
 		return status;
 	if (b->rank == 0)
-		return host_rendezvous(e, mine, len_bytes, err);
+		return host_by_name(e, mine, len_bytes, err);
 	sent = send_contact(e, 0, &e->channels[0], &contact, err);
 	if (sent && sent != GN_ERR_PEER_LOST)
 		return sent;

@@ -22,6 +22,9 @@
 #define GET_TIMEOUT_S 2
 #define GET_NS 4000000000u
 #define RETRY_NS 5000000
+/* Between the end of this rank and that of its step: what the other ranks still write. Longer when rank 0, which would see them end, is lost. */
+#define LAST_WORDS_NS 300000000
+#define LAST_WORDS_S 2
 
 struct pmix_bootstrap {
 	struct gn_bootstrap base;
@@ -236,11 +239,37 @@ static void pmix_detach(struct gn_bootstrap *b)
 	p->detached = 1;
 }
 
+static struct {
+	int wanted, rank; /* rank: + 1 of a world that a loss has ended, which has left PMIx open */
+} end;
+
+void gn_bootstrap_pmix_ends_job(void)
+{
+	/* gannet launch does it by itself */
+	end.wanted = !getenv(GN_BOOTSTRAP_ENDS_ALL);
+}
+
+void gn_bootstrap_pmix_end_job(int code)
+{
+	const struct timespec pause = {end.rank == 1 ? 0 : LAST_WORDS_S, end.rank == 1 ? LAST_WORDS_NS : 0};
+
+	if (!end.rank)
+		return;
+	nanosleep(&pause, NULL);
+	PMIx_Abort(code, "a rank is lost", NULL, 0);
+	PMIx_Finalize(NULL, 0);
+}
+
 static void pmix_destroy(struct gn_bootstrap *b, int clean)
 {
+	struct pmix_bootstrap *p = (struct pmix_bootstrap *)b;
+
 	(void)clean;
-	gn_boot_tree_destroy(((struct pmix_bootstrap *)b)->tree);
-	pmix_detach(b);
+	gn_boot_tree_destroy(p->tree);
+	if (b->is_lost && end.wanted && !p->detached)
+		end.rank = b->rank + 1;
+	else
+		pmix_detach(b);
 	gn_secret_wipe(&b->secret);
 	free(b);
 }

@@ -238,7 +238,7 @@ enum gn_status gn_regroup_meet(struct gn_regroup *g, const struct gn_roster *ros
 	if (status || settle(g))
 		return status;
 	/* the others, which have given it up as well, are not waited for */
-	gn_world_abort(*world, "the world was given up before it stood");
+	gn_world_abort(*world, GN_OK, "the world was given up before it stood");
 	gn_world_destroy(*world);
 	*world = NULL;
 	return gn_err_set(err, GN_ERR_PEER_LOST, "the other ranks have given up this world");

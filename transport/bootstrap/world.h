@@ -65,10 +65,24 @@ struct gn_world_options {
 /* Collective; blocks until all ranks have joined. log may be NULL and outlives the world; on success its rank is set. */
 enum gn_status gn_world_create(const struct gn_world_options *options, struct gn_log *log, struct gn_world **out,
 			       struct gn_err *err);
+/* Tells the user why. */
+typedef void gn_world_teller(void *context, const struct gn_err *why);
+/* Instead of gn_world_create(), for a process that cannot take part (wrong usage, a file that is missing): the other ranks of its job, if there
+ * are any, end with *why instead of waiting for it, and their errors have its status as their cause. Blocks until they know: with rank 0 not
+ * there, for the join limit; of rank 0, for 10 s. Sets why->told when rank 0 tells the same, or when tell has been called, which happens
+ * before the wait gets long; else *why, which then names this rank, is the caller's to tell. tell may be NULL. Allows one call in a process
+ * that has had no world. */
+void gn_world_decline(struct gn_log *log, gn_world_teller *tell, void *context, struct gn_err *why);
 /* Collective over the ranks that are not lost, and blocking: announces the exit of this rank and waits for theirs. After a failure,
  * unless it is a loss with options.keep_going, it does not wait. */
 void gn_world_destroy(struct gn_world *w);
 
+/* For a program that is one job, not a library: a world without keep_going that is destroyed after a loss leaves the launcher's step to
+ * gn_world_end_job(), if a lost rank may still be there. Before the first world. */
+void gn_world_ends_job(void);
+/* The last act of the program, with its exit code: where a rank is lost that may still be there, such as one that is stopped, and Slurm would
+ * wait for it, its step is ended. Else no effect. Blocks for up to 2 s, in which other ranks may tell what they know. */
+void gn_world_end_job(int code);
 /* From now on gn_world_destroy() waits for nobody after a loss, also with options.keep_going. Local. */
 void gn_world_wait_for_nobody(struct gn_world *w);
 
@@ -127,9 +141,9 @@ uint64_t gn_world_heard_ns(const struct gn_world *w, int rank);
 int gn_world_is_lost(const struct gn_world *w, int rank);
 /* Whether a rank has left the job in an orderly way. */
 int gn_world_anyone_left(const struct gn_world *w);
-/* Reports that this rank fails by itself (bad data, no space): the other ranks see it as lost, with `why` (at most 160 characters)
- * as the reason. Does not block; gn_world_destroy() follows. */
-void gn_world_abort(struct gn_world *w, const char *why);
+/* Reports that this rank fails by itself (bad data, no space): the other ranks see it as lost, with `why` as the reason, and cause as for
+ * gn_heartbeat_abort(). Does not block; gn_world_destroy() follows. */
+void gn_world_abort(struct gn_world *w, enum gn_status cause, const char *why);
 /* Whether this rank has aborted: later errors of the world are a consequence. */
 int gn_world_aborted(const struct gn_world *w);
 

@@ -54,7 +54,7 @@ enum gn_status gn_agree_explain(struct gn_comm *comm, uint64_t limit_ns, int lib
 	if (status)
 		*why = reason;
 	else
-		gn_world_abort(world, why->text);
+		gn_world_abort(world, why->status, why->text);
 	return why->status;
 }
 
@@ -81,8 +81,11 @@ enum gn_status gn_agree_status(struct gn_comm *comm, enum gn_status mine, struct
 		return status;
 	if (ranks == 1)
 		return gn_err_set(err, (enum gn_status)failure.status, "%s", failure.text);
-	return gn_err_set(err, (enum gn_status)failure.status, "rank %d on %s: %s", (int)first,
-			  gn_world_host_of(gn_comm_world(comm), gn_comm_world_rank(comm, first)), failure.text);
+	gn_err_set(err, (enum gn_status)failure.status, "rank %d on %s: %s", (int)first,
+		   gn_world_host_of(gn_comm_world(comm), gn_comm_world_rank(comm, first)), failure.text);
+	if (err)
+		err->told = gn_comm_rank(comm) > 0;
+	return (enum gn_status)failure.status;
 }
 
 struct holder {

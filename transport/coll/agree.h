@@ -14,7 +14,7 @@
 enum gn_status gn_agree_gather(struct gn_comm *comm, const void *mine, size_t record_bytes, void *all,
 			       struct gn_err *err);
 /* A common status: each rank passes its own (with err's text when it is not GN_OK). If any rank failed, all return the status of
- * the lowest failing rank, with a text that names that rank and host. If no agreement is possible (gn_agree_is_over) the rank's own
+ * the lowest failing rank, with a text that names that rank and host and is rank 0's to tell. If no agreement is possible (gn_agree_is_over) the rank's own
  * status is returned without communication. */
 enum gn_status gn_agree_status(struct gn_comm *comm, enum gn_status mine, struct gn_err *err);
 

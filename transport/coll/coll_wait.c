@@ -145,7 +145,7 @@ static enum gn_status check_health(struct gn_coll *c, uint64_t started, struct g
 		status = gn_ucx_check(c->comm->ucx, ranks, c->comm->size, gn_world_failure_reason_ns(c->comm->world), &why);
 		/* other ranks get the reason, not only that this rank left */
 		if (status)
-			gn_world_abort(c->comm->world, why.text);
+			gn_world_abort(c->comm->world, status, why.text);
 		if (status && c->comm->group)
 			gn_err_prefix(&why, "group %s", c->comm->group->name);
 		if (status && err)

@@ -189,6 +189,9 @@ enum gn_status gn_comm_create(struct gn_world *world, const struct gn_comm_optio
 	if (!status && c->progress)
 		gn_world_set_progress(world, NULL, NULL);
 	if (status) {
+		/* the others would wait for this rank, whose failure it may be alone */
+		if (err && !gn_world_check(world, NULL) && !gn_world_aborted(world))
+			gn_world_abort(world, status, err->text);
 		c->failed = 1;
 		gn_comm_destroy(c);
 		return status;

@@ -21,11 +21,14 @@
 #define CHECK_NS 50000000u
 #define CLOSE_NS 700000000u
 #define JOIN_MS_PER_RANK 1
+#define LAST_S 3
+#define FOREVER_S 2000000000
 
 static void send_to_coordinator(struct gn_heartbeat *h, enum gn_heartbeat_type type, const char *text)
 {
 	struct gn_heartbeat_message m = gn_heartbeat_text_message(type, h->options.rank, text);
 
+	m.cause = atomic_load(&h->causes[h->options.rank]);
 	if (h->coordinator.fd >= 0)
 		gn_heartbeat_send(&h->coordinator, &m, gn_heartbeat_send_deadline_ns());
 }
@@ -356,10 +359,13 @@ static void wake(struct gn_heartbeat *h)
 		return;
 }
 
-void gn_heartbeat_abort(struct gn_heartbeat *h, const char *why)
+void gn_heartbeat_abort(struct gn_heartbeat *h, enum gn_status cause, const char *why)
 {
+	if (cause == GN_ERR_PEER_LOST && !strstr(why, " is lost: "))
+		cause = GN_OK;
 	pthread_mutex_lock(&h->lock);
-	snprintf(h->abort_reason, sizeof h->abort_reason, "it aborted: %.400s", why);
+	atomic_store(&h->causes[h->options.rank], (int)cause);
+	snprintf(h->abort_reason, sizeof h->abort_reason, "%s%.400s", cause ? "" : "it aborted: ", why);
 	pthread_mutex_unlock(&h->lock);
 	wake(h);
 }
@@ -372,13 +378,18 @@ static int is_over(struct gn_heartbeat *h)
 
 void gn_heartbeat_destroy(struct gn_heartbeat *h, enum gn_heartbeat_exit how)
 {
+	int waits = how == GN_HEARTBEAT_EXIT_TOGETHER || how == GN_HEARTBEAT_EXIT_LAST;
+	struct timespec until;
+
 	if (!h)
 		return;
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += how == GN_HEARTBEAT_EXIT_LAST ? LAST_S : FOREVER_S;
 	pthread_mutex_lock(&h->lock);
 	h->leaving = how;
 	wake(h);
-	while (how == GN_HEARTBEAT_EXIT_TOGETHER && !is_over(h))
-		pthread_cond_wait(&h->changed, &h->lock);
+	while (waits && !is_over(h))
+		waits = pthread_cond_timedwait(&h->changed, &h->lock, &until) != ETIMEDOUT;
 	h->stop = 1;
 	pthread_mutex_unlock(&h->lock);
 	wake(h);

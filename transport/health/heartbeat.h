@@ -66,8 +66,9 @@ enum gn_status gn_heartbeat_join(const struct gn_heartbeat_options *options, con
  * from which a lost rank had connected. */
 enum gn_status gn_heartbeat_name_hosts(struct gn_heartbeat *h, const char *const *host_of, struct gn_err *err);
 
-/* GN_OK; GN_ERR_PEER_LOST with rank, host and reason of the first lost rank; GN_ERR_STALL or GN_ERR_MISMATCH with the diagnosis.
- * Each text ends with the state of this rank. Costs one atomic load when the job is healthy. */
+/* GN_OK; GN_ERR_PEER_LOST with rank, host, reason and cause of the first lost rank; GN_ERR_STALL or GN_ERR_MISMATCH with the diagnosis.
+ * Each text ends with the state of this rank. A cause is told by the rank that has it and by rank 0. Costs one atomic load when the job is
+ * healthy. */
 enum gn_status gn_heartbeat_check(const struct gn_heartbeat *h, struct gn_err *err);
 /* The same for a caller that has been waiting for peers since started_ns (gn_clock_ns): also GN_ERR_PEER_LOST when a rank left the
  * job more than three seconds ago. */
@@ -81,16 +82,20 @@ int gn_heartbeat_is_lost(const struct gn_heartbeat *h, int rank);
 uint64_t gn_heartbeat_heard_ns(const struct gn_heartbeat *h, int rank);
 /* Rises with each lost rank, and with a failure of the job; 0: all is well. */
 unsigned gn_heartbeat_losses(const struct gn_heartbeat *h);
+/* Of rank 0, or of another one when rank 0 is lost: whether a lost rank may still be there, since it went silent or did not join. */
+int gn_heartbeat_has_silent(const struct gn_heartbeat *h);
 /* Whether a rank has left the job in an orderly way: connections may then close without a loss. */
 int gn_heartbeat_anyone_left(const struct gn_heartbeat *h);
-/* Reports to all other ranks that this rank aborts: they see it as lost, with `why` (at most 400 characters) as the reason. Does
+/* Reports to all other ranks that this rank aborts: they see it as lost, with `why` (at most 400 characters) as the reason and `cause` as
+ * their error's; GN_OK: it decides nothing. GN_ERR_PEER_LOST: `why` names another rank that is lost, and is their error's whole text. Does
  * not block. */
-void gn_heartbeat_abort(struct gn_heartbeat *h, const char *why);
+void gn_heartbeat_abort(struct gn_heartbeat *h, enum gn_status cause, const char *why);
 enum gn_heartbeat_exit {
 	GN_HEARTBEAT_EXIT_SILENT,   /* only closes the connections: the other ranks see this one as lost */
 	GN_HEARTBEAT_EXIT_TOGETHER, /* collective: announces the exit and blocks until all ranks that are not lost have left, the job
 				      * has failed, or rank 0 is lost */
-	GN_HEARTBEAT_EXIT_ALONE	    /* announces the exit and does not wait; of rank 0: the other ranks see it as lost */
+	GN_HEARTBEAT_EXIT_ALONE,    /* announces the exit and does not wait; of rank 0: the other ranks see it as lost */
+	GN_HEARTBEAT_EXIT_LAST	    /* of rank 0: as TOGETHER, for 3 s at most */
 };
 /* NULL is fine. */
 void gn_heartbeat_destroy(struct gn_heartbeat *h, enum gn_heartbeat_exit how);

@@ -30,6 +30,8 @@ void gn_heartbeat_coordinator_broadcast(struct gn_heartbeat *h, enum gn_heartbea
 	struct gn_heartbeat_message m = gn_heartbeat_text_message(type, rank, text);
 	uint64_t until = gn_heartbeat_send_deadline_ns();
 
+	/* that of a failure of the job is no rank */
+	m.cause = type == GN_HEARTBEAT_LOST ? atomic_load(&h->causes[rank]) : GN_OK;
 	for (int r = 1; r < h->options.size; r++)
 		if (r != rank && h->members[r].stream.fd >= 0)
 			gn_heartbeat_send(&h->members[r].stream, &m, until);
@@ -117,6 +119,7 @@ static void handle_message(struct gn_heartbeat *h, int rank)
 		gn_heartbeat_coordinator_peer_left(h, rank);
 	} else if (in->type == GN_HEARTBEAT_ABORT && m->state == GN_HEARTBEAT_PEER_CONNECTED) {
 		m->stream.in.text[GN_HEARTBEAT_TEXT_MAX - 1] = 0;
+		atomic_store(&h->causes[rank], in->cause);
 		member_lost(h, rank, in->text);
 	} else if (m->state == GN_HEARTBEAT_PEER_CONNECTED) {
 		gn_state_query_receive(h, rank, in);
@@ -156,6 +159,7 @@ static void add_member(struct gn_heartbeat *h, const struct gn_pending_peer *pee
 		if (!gn_heartbeat_is_lost(h, r))
 			continue;
 		hello = gn_heartbeat_text_message(GN_HEARTBEAT_LOST, r, h->reasons[r]);
+		hello.cause = atomic_load(&h->causes[r]);
 		gn_heartbeat_send(&m->stream, &hello, gn_heartbeat_send_deadline_ns());
 	}
 }
@@ -193,6 +197,7 @@ static void lose_absent(struct gn_heartbeat *h, uint64_t now)
 
 	if (!first)
 		return;
+	atomic_store(&h->has_silent, 1);
 	len = (size_t)snprintf(reason, sizeof reason, "it did not join within %.1f s", (double)(now - h->started_ns) / 1e9);
 	for (const char *before = "; neither did "; (r = next_absent(h, r)) && len < sizeof reason / 2; before = ", ")
 		len += (size_t)snprintf(reason + len, sizeof reason - len, "%s%d", before, r);
@@ -212,8 +217,10 @@ void gn_heartbeat_coordinator_check(struct gn_heartbeat *h, uint64_t now)
 
 	snprintf(reason, sizeof reason, "no heartbeat from it for %.1f s", h->options.silent_after_ms / 1e3);
 	for (int r = 1; r < h->options.size; r++) {
-		if (h->members[r].state == GN_HEARTBEAT_PEER_CONNECTED && now - h->members[r].stream.heard_ns > limit)
+		if (h->members[r].state == GN_HEARTBEAT_PEER_CONNECTED && now - h->members[r].stream.heard_ns > limit) {
+			atomic_store(&h->has_silent, 1);
 			member_lost(h, r, reason);
+		}
 		atomic_store_explicit(&h->heard_ns[r], h->members[r].state == GN_HEARTBEAT_PEER_CONNECTED ? h->members[r].stream.heard_ns : 0,
 				      memory_order_relaxed);
 	}

@@ -56,7 +56,9 @@ struct gn_heartbeat {
 	/* heartbeat_losses.c */
 	atomic_int first;   /* what came first. 0: nothing; the lost rank + 1; the status of a failure of the job, which is negative */
 	atomic_int failure; /* the status of a failure of the job; 0: none */
+	atomic_int has_silent; /* a rank was lost because nothing came from it */
 	atomic_uint losses; /* lost ranks, and the failure */
+	atomic_int *causes;   /* [rank]: why it aborted, as it said; set before its loss */
 	atomic_uint *lost_at; /* [rank]: its place among the losses, from 1 on; 0: not lost */
 	atomic_int left; /* 0: none; the first rank that left + 1 */
 	atomic_uint_fast64_t *left_ns; /* [rank]: when it left; 0: it has not */
@@ -68,7 +70,7 @@ struct gn_heartbeat {
 	char **hosts;
 	enum gn_heartbeat_exit leaving;
 	int leave_sent, all_left, stop;
-	char abort_reason[GN_HEARTBEAT_TEXT_MAX]; /* still to be sent; "" for none */
+	char abort_reason[GN_HEARTBEAT_TEXT_MAX]; /* still to be sent, with this rank's cause; "" for none */
 };
 
 /* heartbeat_losses.c. On failure of create, release follows. */

@@ -14,9 +14,10 @@ enum gn_status gn_heartbeat_losses_create(struct gn_heartbeat *h, struct gn_err 
 
 	h->lost_at = calloc(size, sizeof *h->lost_at);
 	h->reasons = calloc(size, sizeof *h->reasons);
+	h->causes = calloc(size, sizeof *h->causes);
 	h->left_ns = calloc(size, sizeof *h->left_ns);
 	h->heard_ns = calloc(size, sizeof *h->heard_ns);
-	if (!h->lost_at || !h->reasons || !h->left_ns || !h->heard_ns)
+	if (!h->lost_at || !h->reasons || !h->causes || !h->left_ns || !h->heard_ns)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the heartbeat of %zu ranks", size);
 	return GN_OK;
 }
@@ -26,6 +27,7 @@ void gn_heartbeat_losses_release(struct gn_heartbeat *h)
 	for (int r = 0; h->reasons && r < h->options.size; r++)
 		free(h->reasons[r]);
 	free(h->reasons);
+	free(h->causes);
 	free(h->lost_at);
 	free(h->left_ns);
 	free(h->heard_ns);
@@ -101,6 +103,7 @@ static int has_state_of(const char *reason, int rank)
 static enum gn_status report(const struct gn_heartbeat *h, int rank, const char *reason, struct gn_err *err)
 {
 	pthread_mutex_t *lock = (pthread_mutex_t *)(uintptr_t)&h->lock;
+	enum gn_status cause = rank >= 0 ? (enum gn_status)atomic_load(&h->causes[rank]) : GN_OK;
 	char own[400] = "", what[256];
 	const char *host;
 
@@ -111,14 +114,21 @@ static enum gn_status report(const struct gn_heartbeat *h, int rank, const char 
 	if (rank >= 0 && !reason)
 		reason = h->reasons[rank] ? h->reasons[rank] : "no memory for the reason";
 	host = h->hosts ? h->hosts[h->options.rank] : "";
-	if (h->options.recorder && (rank < 0 || !has_state_of(reason, h->options.rank)))
+	if (h->options.recorder && !cause && (rank < 0 || !has_state_of(reason, h->options.rank)))
 		snprintf(own, sizeof own, "; rank %d%s%.64s was %s", h->options.rank, *host ? " on " : "", host, what);
 	host = h->hosts && rank >= 0 ? h->hosts[rank] : NULL;
 	if (rank < 0)
 		gn_err_set(err, (enum gn_status)rank, "%s%s", h->failure_text, own);
+	else if (cause == GN_ERR_PEER_LOST)
+		gn_err_set(err, GN_ERR_PEER_LOST, "%s%s", reason, own);
 	else
-		gn_err_set(err, GN_ERR_PEER_LOST, "rank %d%s%s is lost: %s%s", rank, host ? " on " : "", host ? host : "", reason, own);
+		gn_err_set(err, GN_ERR_PEER_LOST, "rank %d%s%s %s: %s%s", rank, host ? " on " : "", host ? host : "",
+			   cause ? "failed" : "is lost", reason, own);
 	pthread_mutex_unlock(lock);
+	if (err) {
+		err->cause = cause;
+		err->told = cause && h->options.rank;
+	}
 	return rank < 0 ? (enum gn_status)rank : GN_ERR_PEER_LOST;
 }
 
@@ -196,6 +206,11 @@ enum gn_status gn_heartbeat_check_ranks(const struct gn_heartbeat *h, const int 
 	for (int i = 0; started_ns && atomic_load(&h->left) && i < count && !status; i++)
 		status = check_left(h, ranks ? ranks[i] : i, started_ns, err);
 	return status;
+}
+
+int gn_heartbeat_has_silent(const struct gn_heartbeat *h)
+{
+	return atomic_load(&h->has_silent);
 }
 
 int gn_heartbeat_anyone_left(const struct gn_heartbeat *h)

@@ -14,6 +14,13 @@ static void receive_left_set(struct gn_heartbeat *h, const struct gn_heartbeat_m
 			gn_heartbeat_set_left(h, (int)in->rank + i);
 }
 
+static void lose(struct gn_heartbeat *h, const struct gn_heartbeat_message *in)
+{
+	if (in->rank < (uint32_t)h->options.size)
+		atomic_store(&h->causes[in->rank], in->cause);
+	gn_heartbeat_set_lost(h, (int)in->rank, in->text);
+}
+
 static void receive_from_coordinator(struct gn_heartbeat *h)
 {
 	enum gn_heartbeat_read got;
@@ -34,7 +41,7 @@ static void receive_from_coordinator(struct gn_heartbeat *h)
 			if (!h->all_left)
 				gn_heartbeat_set_lost(h, 0, "its connection closed unexpectedly");
 		} else if (h->coordinator.in.type == GN_HEARTBEAT_LOST) {
-			gn_heartbeat_set_lost(h, (int)h->coordinator.in.rank, h->coordinator.in.text);
+			lose(h, &h->coordinator.in);
 		} else if (h->coordinator.in.type == GN_HEARTBEAT_FAILURE) {
 			gn_heartbeat_set_failure(h, h->coordinator.in.rank == -GN_ERR_MISMATCH ? GN_ERR_MISMATCH : GN_ERR_STALL,
 						 h->coordinator.in.text);
@@ -63,6 +70,7 @@ void gn_heartbeat_member_check(struct gn_heartbeat *h, uint64_t now)
 	snprintf(reason, sizeof reason, "no heartbeat from it for %.1f s", h->options.silent_after_ms / 1e3);
 	close(h->coordinator.fd);
 	h->coordinator.fd = -1;
+	atomic_store(&h->has_silent, 1);
 	gn_heartbeat_set_lost(h, 0, reason);
 }
 

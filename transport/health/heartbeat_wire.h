@@ -32,6 +32,7 @@ enum gn_heartbeat_type {
 
 struct gn_heartbeat_message {
 	uint32_t magic, type, rank;
+	int32_t cause; /* ABORT, LOST: the status by which the rank has failed, as it said */
 	char text[GN_HEARTBEAT_TEXT_MAX];
 };
 

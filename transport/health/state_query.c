@@ -284,8 +284,8 @@ void gn_state_query_peer_lost(struct gn_heartbeat *h, int rank, const char *reas
 	q->active = 0;
 	snprintf(q->reason, sizeof q->reason, "%s", reason);
 	memset(q->present, 0, (size_t)h->options.size);
-	/* with two ranks only this one is left, and its error ends with its own state */
-	if (h->options.recorder && !h->leave_sent && h->options.size > 2)
+	/* with two ranks only this one is left, and its error ends with its own state; what a rank says of itself needs no others' */
+	if (h->options.recorder && !h->leave_sent && h->options.size > 2 && !atomic_load(&h->causes[rank]))
 		query_all(h, 0);
 	if (!q->active)
 		gn_state_query_report_loss(h);

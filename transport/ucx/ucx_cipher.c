@@ -223,7 +223,7 @@ static void note_forged(struct gn_ucx *f, int rank)
 		return;
 	f->cipher->forged = 1 + rank;
 	gn_ucx_cipher_check(f, &why);
-	gn_world_abort(f->world, why.text);
+	gn_world_abort(f->world, why.status, why.text);
 }
 
 /* Encrypts, or decrypts, the header or the data of an active message; the tag is at `tag`. */

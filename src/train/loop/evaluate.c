@@ -131,7 +131,7 @@ enum gn_status gn_evaluate(const struct gn_evaluate_options *options, struct gn_
 				      e.confusion, NULL, NULL, NULL, out, err);
 	/* Until here all failures were agreed on; one in the middle of the run is this rank's own. */
 	if (status && counting && status != GN_ERR_PEER_LOST)
-		gn_world_abort(gn_comm_world(comm), err->text);
+		gn_world_abort(gn_comm_world(comm), status, err->text);
 	if (!status && e.logits)
 		status = gn_logits_write(e.logits, comm, err);
 	if (!status && e.confusion)

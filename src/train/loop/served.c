@@ -187,7 +187,7 @@ enum gn_status gn_train_served(const struct gn_train_options *options, const cha
 		status = v.client ? work(&v, agreed_text, stop, told, err) : serve(&v, err);
 	/* the others know of losses, and would wait for a rank that ends for anything else */
 	if (status && status != GN_ERR_STOPPED && status != GN_ERR_PEER_LOST && !gn_world_aborted(world))
-		gn_world_abort(world, err->text);
+		gn_world_abort(world, status, err->text);
 	release(&v);
 	return status;
 }

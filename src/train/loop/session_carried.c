@@ -234,7 +234,7 @@ enum gn_status gn_carried_may_write(void *session, struct gn_err *err)
 		s->metrics.agreed_ns = now;
 	/* the others, if they are there for all that, would wait for this rank, and it for them */
 	else if (!gn_world_check(gn_comm_world(s->comm), NULL))
-		gn_world_abort(gn_comm_world(s->comm), err->text);
+		gn_world_abort(gn_comm_world(s->comm), status, err->text);
 	return status;
 }
 

@@ -307,20 +307,22 @@ static enum gn_status finish(struct gn_session *s, struct gn_err *err)
 	return status;
 }
 
-/* The folder has another owner: with --elastic that may be ranks of this run which took this one for lost, and which it has to ask. */
-static enum gn_status note_owner(const struct gn_session *s, enum gn_status status, struct gn_err *err)
+/* The folder has another owner: with --elastic that may be ranks of this run which took this one for lost, and which it has to ask. What is
+ * not there of what this run has written is no bad input: another rank, which failed as well, has removed it. */
+static enum gn_status classify(const struct gn_session *s, enum gn_status status, struct gn_err *err)
 {
 	if (status == GN_ERR_EXISTS && s->options->carried)
 		err->status = status = GN_ERR_PEER_LOST;
+	else if (status == GN_ERR_NOT_FOUND)
+		err->status = status = GN_ERR_IO;
 	return status;
 }
 
 /* What a later save may mend is a warning. */
 static enum gn_status forgive(struct gn_session *s, enum gn_status status, struct gn_err *err)
 {
-	status = note_owner(s, status, err);
-	if (s->failed_alone || (status != GN_ERR_IO && status != GN_ERR_NO_SPACE && status != GN_ERR_NOT_FOUND &&
-				status != GN_ERR_NO_MEMORY))
+	status = classify(s, status, err);
+	if (s->failed_alone || (status != GN_ERR_IO && status != GN_ERR_NO_SPACE && status != GN_ERR_NO_MEMORY))
 		return status;
 	if (gn_comm_rank(s->comm) == 0)
 		gn_log_warn(s->log, "%s; the run goes on, and the next checkpoint is tried when it is due", err->text);
@@ -370,5 +372,5 @@ enum gn_status gn_session_save_last(struct gn_session *s, struct gn_err *err)
 	if (status || !s->options->checkpoint || s->checkpoint.saved_step == s->state.step)
 		return status;
 	status = begin_save(s, err);
-	return note_owner(s, status ? status : finish(s, err), err);
+	return classify(s, status ? status : finish(s, err), err);
 }

@@ -556,7 +556,7 @@ enum gn_status gn_train_run(const struct gn_train_options *options, const char *
 		gn_session_name_lost(s, err);
 	*told = is_told(log, comm, !s->failed_alone && !gn_agree_is_over(comm, status), status, err);
 	if (s->failed_alone)
-		gn_world_abort(gn_comm_world(comm), err->text);
+		gn_world_abort(gn_comm_world(comm), status, err->text);
 	if (status && status != GN_ERR_STOPPED) {
 		if (is_in_log)
 			gn_metrics_log_failure(s->metrics.log, s->state.step, gn_session_epoch(s), err);
