@@ -189,7 +189,7 @@ static const struct gn_command command = {
 	.description =
 		"Starts N copies of PROGRAM on this machine and connects them by a PMIx server. Output of the ranks is passed on "
 		"in whole lines. Standard input is empty.\n\n"
-		"SIGTERM, SIGINT and SIGUSR1 are forwarded to all ranks; a second SIGINT kills them. After a rank fails, the "
+		"SIGTERM, SIGINT, SIGUSR1 and SIGHUP are forwarded to all ranks; a second SIGINT kills them. After a rank fails, the "
 		"others have --grace seconds to end by themselves; then they are terminated. A rank that is stopped (SIGSTOP) is "
 		"killed 2 s after the failure. All ranks end when the launcher does. With --keep-going the others are left to "
 		"themselves, but for stopped ones that are the only ones left, which are killed after --grace seconds; the last line "

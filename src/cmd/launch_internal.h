@@ -19,7 +19,7 @@ struct gn_launch_options {
 	int keep_going; /* the failure of a rank does not end the others */
 };
 
-/* Creates the ranks, not started yet. Takes over SIGTERM, SIGINT, SIGUSR1 and SIGCHLD for the rest of the process: call before any
+/* Creates the ranks, not started yet. Takes over SIGTERM, SIGINT, SIGUSR1, SIGHUP and SIGCHLD for the rest of the process: call before any
  * thread starts. */
 enum gn_status gn_launch_job_create(const struct gn_launch_options *o, struct gn_launch_job **out, struct gn_err *err);
 /* Kills ranks that still run. NULL is fine. */

@@ -351,12 +351,16 @@ enum gn_status gn_launch_job_run(struct gn_launch_job *j, const char *directory,
 
 static enum gn_status open_signals(struct gn_launch_job *j, struct gn_err *err)
 {
+	struct sigaction hangup;
 	sigset_t ours;
 
 	sigemptyset(&ours);
 	sigaddset(&ours, SIGTERM);
 	sigaddset(&ours, SIGINT);
 	sigaddset(&ours, SIGUSR1);
+	/* under nohup the ranks ignore it as well */
+	if (!sigaction(SIGHUP, NULL, &hangup) && hangup.sa_handler != SIG_IGN)
+		sigaddset(&ours, SIGHUP);
 	sigaddset(&ours, SIGCHLD);
 	/* before the PMIx server starts threads, which inherit the mask */
 	sigprocmask(SIG_BLOCK, &ours, NULL);

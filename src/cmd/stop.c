@@ -38,6 +38,7 @@ static void end_before_connect(const struct gn_stop *s, int number)
 
 static void *await_signals(void *argument)
 {
+	const char *checkpoint = ", with a checkpoint if --checkpoint is given";
 	struct gn_stop *s = argument;
 	uint64_t first_ns = 0;
 	int number, state;
@@ -50,6 +51,8 @@ static void *await_signals(void *argument)
 		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
 		if (!s->begun)
 			end_before_connect(s, number);
+		if (number != SIGINT && !s->wanted && !s->quiet)
+			gn_log_warn(s->log, "got SIG%s: the run stops after the current step%s", sigabbrev_np(number), checkpoint);
 		s->wanted = 1;
 		if (number != SIGINT)
 			continue;
@@ -59,15 +62,16 @@ static void *await_signals(void *argument)
 			end_by(number);
 		first_ns = gn_clock_ns();
 		if (!s->quiet)
-			gn_log_warn(s->log, "interrupted: the run stops after the current step, with a checkpoint if --checkpoint "
-				    "is given; a second interrupt ends it immediately, without one");
+			gn_log_warn(s->log, "interrupted: the run stops after the current step%s; a second interrupt ends it immediately, without one",
+				    checkpoint);
 	}
 }
 
 enum gn_status gn_stop_create(struct gn_log *log, struct gn_stop **out, struct gn_err *err)
 {
 	struct gn_stop *s = calloc(1, sizeof *s);
-	struct sigaction interrupt;
+	static const int unless_ignored[] = {SIGINT, SIGHUP};
+	struct sigaction now;
 
 	if (!s)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for signals");
@@ -75,8 +79,9 @@ enum gn_status gn_stop_create(struct gn_log *log, struct gn_stop **out, struct g
 	sigemptyset(&s->signals);
 	sigaddset(&s->signals, SIGTERM);
 	sigaddset(&s->signals, SIGUSR1);
-	if (!sigaction(SIGINT, NULL, &interrupt) && interrupt.sa_handler != SIG_IGN)
-		sigaddset(&s->signals, SIGINT);
+	for (size_t i = 0; i < sizeof unless_ignored / sizeof *unless_ignored; i++)
+		if (!sigaction(unless_ignored[i], NULL, &now) && now.sa_handler != SIG_IGN)
+			sigaddset(&s->signals, unless_ignored[i]);
 	if (pthread_sigmask(SIG_BLOCK, &s->signals, NULL) || pthread_create(&s->thread, NULL, await_signals, s)) {
 		free(s);
 		return gn_err_set(err, GN_ERR_FAILED, "cannot start a thread for signals (see ulimit -u)");

@@ -2,9 +2,9 @@
  * pointer, so that the signal frame of a handler would overwrite heap memory. All threads block these signals, and a dedicated
  * thread receives them with sigwait().
  *
- * Until gn_stop_begin() the first signal ends the process: SIGINT by that signal, SIGTERM and SIGUSR1 with the exit code of
- * GN_ERR_STOPPED. Afterwards SIGTERM, SIGUSR1 and the first SIGINT set a flag, and a second SIGINT ends the process immediately by
- * that signal. SIGINT stays ignored if the parent process had it ignored, as shells do for background processes. One per process.
+ * Until gn_stop_begin() the first signal ends the process: SIGINT by that signal, SIGTERM, SIGUSR1 and SIGHUP with the exit code of
+ * GN_ERR_STOPPED. Afterwards these and the first SIGINT set a flag, and a second SIGINT ends the process immediately by that signal.
+ * SIGINT and SIGHUP stay ignored if the parent process had them ignored, as shells do for background processes, and nohup. One per process.
  */
 #ifndef GN_CMD_STOP_H
 #define GN_CMD_STOP_H
@@ -18,7 +18,7 @@
 
 struct gn_stop;
 
-/* Call before any other thread starts. log is borrowed: it receives an early end and the first SIGINT. */
+/* Call before any other thread starts. log is borrowed: it receives an early end and the first signal. */
 enum gn_status gn_stop_create(struct gn_log *log, struct gn_stop **out, struct gn_err *err);
 /* The signals stay blocked. NULL is fine. */
 void gn_stop_destroy(struct gn_stop *s);
@@ -26,7 +26,7 @@ void gn_stop_destroy(struct gn_stop *s);
 void gn_stop_begin(struct gn_stop *s);
 /* Non-zero once the run is to stop. Borrowed; any thread may read it. */
 const volatile sig_atomic_t *gn_stop_flag(const struct gn_stop *s);
-/* Suppresses the log message for SIGINT: every rank receives the interrupt, and another one reports it. */
+/* Suppresses the log messages for signals: every rank receives them, and another one reports it. */
 void gn_stop_be_quiet(struct gn_stop *s);
 
 #endif

@@ -67,6 +67,15 @@ check "ends them with code 5 (got $code)" test "$code" = 5
 check 'with a checkpoint' test -f "$dir/run/latest/manifest.json"
 check 'it says what a second one does' test "$(grep -c 'a second interrupt ends it immediately' "$dir/out")" = 1
 
+rm -r "$dir/run" "$dir/run.jsonl" "$dir/out"
+start --epochs 100000 --device host
+check 'ranks that train' wait_for "$dir/run.jsonl" '"step": 3,'
+check 'SIGHUP, as of a terminal that is closed' kill -HUP "$launcher"
+ends 5
+check "ends them with code 5 (got $code)" test "$code" = 5
+check 'with a checkpoint' test -f "$dir/run/latest/manifest.json"
+check 'it says so once' test "$(grep -c 'got SIGHUP: the run stops after the current step, with a checkpoint' "$dir/out")" = 1
+
 interrupt() {
 	wait_for "$dir/run.jsonl" '"event": "start"' && kill -INT "$launcher" && wait_for "$dir/out" 'a second interrupt'
 }

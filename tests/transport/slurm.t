@@ -50,6 +50,31 @@ expect 2 "PMIx says there are 4 ranks but WORLD_SIZE=2" "WORLD_SIZE that disagre
 expect 2 'rank 3 on n2: GANNET_SOCKET_IFNAME, --socket-ifname: no interface of .* matches .=nope' \
 	"an interface that no node has ends every rank at once" \
 	on srun -N2 -n4 --mpi=pmix "$gannet" bench allreduce --max-bytes 1K --socket-ifname =nope
+# One rank cannot begin: nobody waits for it, and its reason and code are the step's. The limits are longer than anybody waits here.
+one_fails() {
+	# shellcheck disable=SC2016
+	on env GANNET_JOIN_TIMEOUT=900 srun -N2 -n4 --mpi=pmix sh -c '[ "$PMIX_RANK" != 3 ] || set -- "$@" --no-such-option; exec "$@"' sh \
+		"$gannet" bench allreduce --max-bytes 1K >"$cluster/out" 2>"$cluster/err"
+	local code=$?
+	cat "$cluster/err"
+	[[ $code == 2 && $(grep -c 'unknown option' "$cluster/err") == 2 ]] && grep -q '^gannet bench: rank 3 on n2: unknown option' "$cluster/err" &&
+		grep -q '^gannet bench: rank 3 failed: unknown option' "$cluster/err"
+}
+check "a wrong option of one rank ends all, and is told by it and by rank 0" one_fails
+# Slurm would wait for a stopped task for ever: the others end the step once they have told why.
+stopped_step() { # RANK
+	local code
+	rm -f "$cluster/err"
+	# shellcheck disable=SC2016
+	on env GANNET_HEARTBEAT_TIMEOUT=3 GANNET_STALL_TIMEOUT=600 STOPS="$1" ERR="$cluster/err" srun -N2 -n4 --mpi=pmix sh -c '
+		if [ "$PMIX_RANK" = "$STOPS" ]; then (until grep -q "transport tcp: using" "$ERR"; do sleep 0.02; done; kill -STOP $$) & fi
+		exec "$@"' sh "$gannet" bench allreduce --transport tcp --iters 100000000 >"$cluster/out" 2>"$cluster/err"
+	code=$?
+	cat "$cluster/err"
+	[[ $code == 4 ]] && grep -q "rank $1 on n[12] is lost: no heartbeat from it for 3.0 s" "$cluster/err"
+}
+check "a stopped rank ends the step, by rank 0" stopped_step 3
+check "also when rank 0 is stopped, by the others" stopped_step 0
 batch() {
 	printf '#!/bin/sh\nexec %s bench allreduce --max-bytes 1K --iters 2\n' "$gannet" >"$cluster/job"
 	on sbatch --wait -n4 --output="$cluster/job.log" "$cluster/job" && grep -q "1 rank on 1 node" "$cluster/job.log"
