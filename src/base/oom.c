@@ -131,3 +131,16 @@ uint64_t gn_oom_room_bytes(void)
 	} while (go_up(&p));
 	return least;
 }
+
+const char *gn_oom_describe(uint64_t before, int was_killed, char *text, size_t size_bytes)
+{
+	uint64_t limit = gn_oom_kills() > before ? gn_oom_limit_bytes() : 0;
+	int used = 0;
+
+	text[0] = 0;
+	if (gn_oom_kills() > before)
+		used = snprintf(text, size_bytes, "%s", was_killed ? ": out of memory" : "; the kernel ended a process of its cgroup: out of memory");
+	if (limit && used > 0 && (size_t)used < size_bytes)
+		snprintf(text + used, size_bytes - (size_t)used, ", its cgroup's limit is %.2f GiB", (double)limit / (1 << 30));
+	return text;
+}

@@ -3,6 +3,7 @@
 #include "src/base/clock.h"
 #include "src/base/descriptors.h"
 #include "src/base/file.h"
+#include "src/base/oom.h"
 #include "src/cmd/cmd.h"
 #include "src/cmd/stop.h"
 
@@ -30,6 +31,7 @@ struct gn_launch_job {
 	struct gn_launch_rank *ranks;
 	int size, running, signals, forwarded, bind;
 	int code;	   /* the launcher's exit code after a failure */
+	uint64_t oom_kills; /* at the start */
 	int followed;	   /* it is that of a rank which ended because another was lost */
 	uint64_t grace_ns;
 	uint64_t end_ns;   /* time of SIGTERM to the remaining ranks; 0: none */
@@ -58,6 +60,7 @@ static void end_within(struct gn_launch_job *j, uint64_t ns)
 static void rank_ended(struct gn_launch_job *j, int rank, int status)
 {
 	int number = WIFSIGNALED(status) ? WTERMSIG(status) : 0, code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+	char oom[128];
 
 	/* processes of the rank's group must not outlive the job */
 	kill(-j->ranks[rank].pid, SIGKILL);
@@ -65,7 +68,8 @@ static void rank_ended(struct gn_launch_job *j, int rank, int status)
 	j->ranks[rank].status = status;
 	j->running--;
 	if (number && !j->ending && !j->ranks[rank].killed)
-		fprintf(stderr, "gannet launch: rank %d was killed by signal %d (%s)\n", rank, number, strsignal(number));
+		fprintf(stderr, "gannet launch: rank %d was killed by signal %d (%s)%s\n", rank, number, strsignal(number),
+			number == SIGKILL ? gn_oom_describe(j->oom_kills, 1, oom, sizeof oom) : "");
 	if (!number && !code)
 		return;
 	j->failed++;
@@ -386,6 +390,7 @@ enum gn_status gn_launch_job_create(const struct gn_launch_options *o, struct gn
 	j->grace_ns = (uint64_t)o->grace_s * 1000000000u;
 	j->keep_going = o->keep_going;
 	j->signals = -1;
+	j->oom_kills = gn_oom_kills();
 	/* two pipes and a PMIx connection per rank */
 	status = gn_descriptors_want(3 * (size_t)size + DESCRIPTORS, "the launcher", err);
 	if (!status)

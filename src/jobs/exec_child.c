@@ -260,9 +260,9 @@ int gn_exec_child_passed_on(const struct gn_exec_child *c)
 
 void gn_exec_child_reason(const struct gn_exec_child *c, struct gn_strbuf *out)
 {
-	int number = WIFSIGNALED(c->status) ? WTERMSIG(c->status) : 0, oom = gn_oom_kills() > c->oom_kills;
-	uint64_t limit = oom ? gn_oom_limit_bytes() : 0;
+	int number = WIFSIGNALED(c->status) ? WTERMSIG(c->status) : 0;
 	struct gn_err lost;
+	char oom[128];
 
 	if (number && number == c->passed_on)
 		gn_strbuf_printf(out, "stopped by signal %d (%s), which gannet exec received and passed on", number, strsignal(number));
@@ -272,12 +272,7 @@ void gn_exec_child_reason(const struct gn_exec_child *c, struct gn_strbuf *out)
 		gn_strbuf_printf(out, "killed by signal %d (%s)", number, strsignal(number));
 	else
 		gn_strbuf_printf(out, "exit code %d", WEXITSTATUS(c->status));
-	if (oom && number == SIGKILL)
-		gn_strbuf_puts(out, ": out of memory");
-	else if (oom)
-		gn_strbuf_puts(out, "; the kernel ended a process of its cgroup: out of memory");
-	if (limit)
-		gn_strbuf_printf(out, ", its cgroup's limit is %.2f GiB", (double)limit / (1 << 30));
+	gn_strbuf_puts(out, gn_oom_describe(c->oom_kills, number == SIGKILL, oom, sizeof oom));
 }
 
 const char *gn_exec_child_last_lines(const struct gn_exec_child *c)
