@@ -138,5 +138,6 @@ check 'and with servers' damaged --update async --servers 1
 once() { told 2 1 ERROR "$@"; }
 refused() { timeout -k 5 300 "$gannet" launch -n 2 --keep-going -- "$gannet" train --data "$dir/train" --model lenet --batch 8 --steps 2 "$@"; }
 for _ in 1 2 3; do check 'refused by workers of servers' once refused --update sync --servers 1 --lr-scale nothing=2; done
+check 'before ranks meet' told 2 1 '--algo shared and --transport tcp cannot be combined' refused --algo shared --transport tcp
 check 'by ranks of an elastic run' once refused --elastic 1:4 --checkpoint "$dir/e"
 finish

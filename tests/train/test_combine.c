@@ -18,6 +18,7 @@ static const struct {
 	{"--device cuda", "cuda", offsetof(struct gn_train_options, device)},
 	{"--algo shared", "shared", offsetof(struct gn_train_options, algo)},
 	{"--algo double-tree", "double-tree", offsetof(struct gn_train_options, algo)},
+	{"--transport tcp", "tcp", offsetof(struct gn_train_options, transport)},
 	{"--shard optimizer", "optimizer", offsetof(struct gn_train_options, shard)},
 	{"--optimizer adamw", "adamw", offsetof(struct gn_train_options, optimizer)},
 	{"--compress auto", "auto", offsetof(struct gn_train_options, compress)},
@@ -73,7 +74,7 @@ static void ask(struct gn_train_options *o, const char *example)
 		}
 }
 
-static const struct gn_train_options plain = {.compress = "none", .shard = "none", .device = "host", .algo = "auto", .optimizer = "sgd", .local_steps = 1};
+static const struct gn_train_options plain = {.compress = "none", .shard = "none", .device = "host", .algo = "auto", .transport = "auto", .optimizer = "sgd", .local_steps = 1};
 
 static int is_refused(const char *one, const char *other, struct gn_err *err)
 {

@@ -288,7 +288,7 @@ static enum gn_status use_shared_memory(struct plan *p, struct gn_err *err)
 	enum gn_status status;
 
 	if (!gn_comm_all_share(p->comm) || !gn_coll_has_shared(a))
-		return gn_err_set(err, GN_ERR_UNSUPPORTED,
+		return gn_err_set(err, GN_ERR_USAGE,
 				  "algorithm shared is for allreduce, barrier, allgather without counts and reduce-scatter that is not in place, "
 				  "with all ranks on one node and sharing memory");
 	if (a->what == GN_COLLECTIVE_ALLREDUCE || a->what == GN_COLLECTIVE_BARRIER)

@@ -35,6 +35,7 @@ ASKS(auto_compress, method_of(o) == GN_COMPRESS_AUTO)
 ASKS(lossy, method_of(o) == GN_COMPRESS_INT8 || method_of(o) == GN_COMPRESS_TOPK || method_of(o) == GN_COMPRESS_DGC)
 ASKS(gpu, !strcmp(o->device, "cuda") || !strcmp(o->device, "auto"))
 ASKS(shared, !strcmp(o->algo, "shared"))
+ASKS(network, !strcmp(o->transport, "tcp") || !strcmp(o->transport, "rc") || !strcmp(o->transport, "ud"))
 ASKS(other_than_sgd, strcmp(o->optimizer, "sgd") != 0)
 ASKS(large_batch, !strcmp(o->optimizer, "lars") || !strcmp(o->optimizer, "lamb"))
 ASKS(class_weights, o->class_weights != NULL)
@@ -100,12 +101,13 @@ ASKS(allreduce, strcmp(o->algo, "auto") && strcmp(o->algo, "ring"))
 VALUE_OF(compress)
 VALUE_OF(device)
 VALUE_OF(algo)
+VALUE_OF(transport)
 VALUE_OF(optimizer)
 VALUE_OF(update)
 VALUE_OF(parallel)
 VALUE_OF(pipe_schedule)
 
-enum { COMPRESS, AUTO_COMPRESS, JOINT_COMPRESS, AUTO_MESH, LOSSY, DGC, LOCAL, SHARD, SHARD_GRADIENTS, GPU, SHARED, ALLREDUCE, OTHER_THAN_SGD, LARGE_BATCH, NESTEROV, AVERAGE, SERVERS,
+enum { COMPRESS, AUTO_COMPRESS, JOINT_COMPRESS, AUTO_MESH, LOSSY, DGC, LOCAL, SHARD, SHARD_GRADIENTS, GPU, SHARED, NETWORK, ALLREDUCE, OTHER_THAN_SGD, LARGE_BATCH, NESTEROV, AVERAGE, SERVERS,
        ASYNC, CLIP, SYNC_BN, HALVING, TRACE, CLASS_WEIGHTS, ELASTIC, GROWTH, LOCAL_FOLDER, PIPELINE, ASYNC_PIPELINE, RESIZE, FREEZE,
        KEPT_BATCH, SCALED_BATCH, GLOBAL_BATCH, TENSOR, RECOMPUTE };
 static const struct gn_train_feature features[] = {
@@ -120,6 +122,7 @@ static const struct gn_train_feature features[] = {
 	[SHARD_GRADIENTS] = {"--shard gradients", "--shard gradients", asks_shard_gradients, NULL},
 	[GPU] = {"--device cuda or auto", "--device cuda", asks_gpu, device_of},
 	[SHARED] = {"--algo shared", "--algo shared", asks_shared, NULL},
+	[NETWORK] = {"--transport tcp, rc or ud", "--transport tcp", asks_network, transport_of},
 	[ALLREDUCE] = {"--algo except auto and ring", "--algo double-tree", asks_allreduce, algo_of},
 	[OTHER_THAN_SGD] = {"--optimizer other than sgd", "--optimizer adamw", asks_other_than_sgd, optimizer_of},
 	[LARGE_BATCH] = {"--optimizer lars or lamb", "--optimizer lars", asks_large_batch, optimizer_of},
@@ -149,6 +152,7 @@ static const struct gn_train_feature features[] = {
 static const struct gn_train_conflict conflicts[] = {
 	{&features[COMPRESS], &features[GPU], "gradients are compressed in the host's memory only"},
 	{&features[COMPRESS], &features[SHARED], "ranks that read each other's gradients in place send nothing that could be compressed"},
+	{&features[SHARED], &features[NETWORK], "ranks sum in memory that they share, not by messages"},
 	{&features[DGC], &features[OTHER_THAN_SGD], "dgc applies the momentum of sgd on each rank before it selects"},
 	{&features[DGC], &features[NESTEROV], "dgc applies the momentum of sgd on each rank before it selects"},
 	{&features[LOCAL], &features[COMPRESS], "ranks average parameters, and compression is for gradients"},
