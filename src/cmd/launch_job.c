@@ -6,6 +6,7 @@
 #include "src/base/oom.h"
 #include "src/cmd/cmd.h"
 #include "src/cmd/stop.h"
+#include "src/jobs/exec_guard.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -29,6 +30,7 @@
 
 struct gn_launch_job {
 	struct gn_launch_rank *ranks;
+	struct gn_exec_guard guard;
 	int size, running, signals, forwarded, bind;
 	int code;	   /* the launcher's exit code after a failure */
 	uint64_t oom_kills; /* at the start */
@@ -64,6 +66,7 @@ static void rank_ended(struct gn_launch_job *j, int rank, int status)
 
 	/* processes of the rank's group must not outlive the job */
 	kill(-j->ranks[rank].pid, SIGKILL);
+	gn_exec_guard_tell(&j->guard, j->ranks[rank].pid, 1);
 	j->ranks[rank].pid = 0;
 	j->ranks[rank].status = status;
 	j->running--;
@@ -332,10 +335,16 @@ enum gn_status gn_launch_job_run(struct gn_launch_job *j, const char *directory,
 	for (size_t i = 0; !status && i < program->count; i++)
 		argv[i] = (char *)(uintptr_t)program->items[i];
 	if (!status)
+		status = gn_exec_guard_start(&j->guard, err);
+	if (!status && setenv(GN_EXEC_GUARD, j->guard.marks, 1))
+		status = gn_err_errno(err, errno, "cannot set " GN_EXEC_GUARD);
+	if (!status)
 		status = gn_pmix_server_create(j->size, directory, &server, err);
 	for (int r = 0; r < j->size && !status; r++)
-		if (!(status = gn_launch_rank_start(&j->ranks[r], server, r, j->size, j->bind, argv, err)))
+		if (!(status = gn_launch_rank_start(&j->ranks[r], server, r, j->size, j->bind, argv, err))) {
 			j->running++;
+			gn_exec_guard_tell(&j->guard, j->ranks[r].pid, 0);
+		}
 	if (status)
 		signal_all(j, SIGKILL);
 	else
@@ -410,6 +419,7 @@ void gn_launch_job_destroy(struct gn_launch_job *j)
 		gn_exec_output_destroy(j->ranks[r].out);
 		gn_exec_output_destroy(j->ranks[r].error);
 	}
+	gn_exec_guard_end(&j->guard);
 	if (j->signals >= 0)
 		close(j->signals);
 	free(j->ranks);

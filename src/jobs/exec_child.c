@@ -3,6 +3,7 @@
 #include "src/base/clock.h"
 #include "src/base/file.h"
 #include "src/base/text.h"
+#include "src/jobs/exec_guard.h"
 #include "src/jobs/exec_output.h"
 #include "src/base/oom.h"
 #include "transport/bootstrap/bootstrap.h"
@@ -26,6 +27,7 @@ extern char **environ;
 
 struct gn_exec_child {
 	struct gn_exec_output *out, *error; /* NULL: the program writes there itself */
+	struct gn_exec_guard guard;
 	pid_t pid;
 	int group, ended, status, passed_on;
 	uint64_t oom_kills, over_ns;
@@ -71,7 +73,7 @@ static enum gn_status open_signals(struct gn_err *err)
 
 /* --- start --- */
 
-static void set_environment(const struct gn_exec_child_options *o)
+static void set_environment(const struct gn_exec_child_options *o, const char *marks)
 {
 	const char *outer = getenv(GN_BOOTSTRAP_DEPTH);
 	char name[256], depth[16];
@@ -86,17 +88,18 @@ static void set_environment(const struct gn_exec_child_options *o)
 	}
 	snprintf(depth, sizeof depth, "%d", outer ? atoi(outer) + 1 : 1);
 	setenv(GN_BOOTSTRAP_DEPTH, depth, 1);
+	setenv(GN_EXEC_GUARD, marks, 1);
 	for (size_t i = 0; i < o->environment->count; i++)
 		setenv(o->environment->items[i].name, o->environment->items[i].value, 1);
 }
 
-static void exec_program(const struct gn_exec_child_options *o, int group, int out, int error, pid_t parent)
+static void exec_program(const struct gn_exec_child_options *o, const struct gn_exec_child *c, int out, int error, pid_t parent)
 {
 	struct sigaction now;
 	char name[4096];
 	sigset_t none;
 
-	if (group)
+	if (c->group)
 		setpgid(0, 0);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
@@ -105,10 +108,11 @@ static void exec_program(const struct gn_exec_child_options *o, int group, int o
 		_exit(1);
 	if (CPU_COUNT(o->cores))
 		sched_setaffinity(0, sizeof *o->cores, o->cores);
-	set_environment(o);
+	set_environment(o, c->guard.marks);
 	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
 		if (!sigaction(numbers[i], NULL, &now) && now.sa_handler != SIG_IGN)
 			signal(numbers[i], SIG_DFL);
+	signal(SIGXFSZ, SIG_DFL);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	execvp(o->argv[0], o->argv);
@@ -116,7 +120,7 @@ static void exec_program(const struct gn_exec_child_options *o, int group, int o
 	_exit(errno == ENOENT ? 127 : 126);
 }
 
-static pid_t fork_program(const struct gn_exec_child_options *o, int group, int out, int error)
+static pid_t fork_program(const struct gn_exec_child_options *o, const struct gn_exec_child *c, int out, int error)
 {
 	pid_t parent = getpid(), pid;
 	sigset_t all, before;
@@ -126,10 +130,12 @@ static pid_t fork_program(const struct gn_exec_child_options *o, int group, int 
 	sigprocmask(SIG_BLOCK, &all, &before);
 	pid = fork();
 	if (!pid)
-		exec_program(o, group, out, error, parent);
+		exec_program(o, c, out, error, parent);
 	sigprocmask(SIG_SETMASK, &before, NULL);
-	if (pid > 0 && group)
+	if (pid > 0 && c->group)
 		setpgid(pid, pid);
+	if (pid > 0)
+		gn_exec_guard_tell(&c->guard, pid, 0);
 	return pid;
 }
 
@@ -147,12 +153,14 @@ enum gn_status gn_exec_child_start(const struct gn_exec_child_options *o, struct
 	if (o->label)
 		snprintf(label, sizeof label, "%*d: ", snprintf(NULL, 0, "%d", o->place->size - 1), o->place->rank);
 	status = open_signals(err);
+	if (!status)
+		status = gn_exec_guard_start(&c->guard, err);
 	if (!status && o->label)
 		status = gn_exec_output_create(1, label, &write_out, &c->out, err);
 	if (!status && (o->label || !isatty(2)))
 		status = gn_exec_output_create(2, label, &write_error, &c->error, err);
 	if (!status) {
-		c->pid = fork_program(o, c->group, write_out, write_error);
+		c->pid = fork_program(o, c, write_out, write_error);
 		if (c->pid < 0)
 			status = gn_err_errno(err, errno, "cannot start %s", o->argv[0]);
 	}
@@ -200,6 +208,7 @@ static void reap(struct gn_exec_child *c)
 		c->over_ns = gn_clock_ns() + DRAIN_NS;
 		if (c->group)
 			kill(-c->pid, SIGKILL);
+		gn_exec_guard_tell(&c->guard, c->pid, 1);
 	}
 }
 
@@ -311,6 +320,7 @@ void gn_exec_child_destroy(struct gn_exec_child *c)
 		return;
 	if (c->pid > 0)
 		gn_exec_child_signal(c, SIGKILL);
+	gn_exec_guard_end(&c->guard);
 	/* a process that the kernel does not let go of is not waited for */
 	for (int i = 0; i < 1000 && kill_children(); i++)
 		nanosleep(&pause, NULL);

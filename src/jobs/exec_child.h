@@ -2,7 +2,7 @@
  * ended.
  *
  * The child is the leader of a process group, unless standard input is a terminal, which then stays its own; it is killed when this
- * process dies, and so is all that it leaves behind when it ends. One in a process, which takes SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2 and
+ * process dies, with all that it has started (exec_guard.h), and so is all that it leaves behind when it ends. One in a process, which takes SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2 and
  * SIGCHLD over for good; those that were ignored stay so, for the program, too. Thread safety: one thread.
  */
 #ifndef GN_JOBS_EXEC_CHILD_H

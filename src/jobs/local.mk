@@ -6,6 +6,7 @@ libgannet_jobs_a_SOURCES = \
 	src/jobs/exec_child.c src/jobs/exec_child.h \
 	src/jobs/exec_environment.c src/jobs/exec_environment.h \
 	src/jobs/exec_framework.c \
+	src/jobs/exec_guard.c src/jobs/exec_guard.h \
 	src/jobs/exec_horovod.c src/jobs/exec_horovod.h \
 	src/jobs/exec_local.c src/jobs/exec_local.h \
 	src/jobs/exec_meet.c src/jobs/exec_meet.h \

@@ -89,7 +89,7 @@ check "SIGUSR1 reaches all ranks" forwards USR1 5
 by_signal() {
 	timeout -k 5 300 "$gannet" launch -n 2 -- sleep 1000 &
 	local pid=$!
-	until (($(pgrep -c -P "$(pgrep -P $pid)") == 2)) 2>/dev/null; do sleep 0.05; done
+	until (($(pgrep -c -x -P "$(pgrep -P $pid)" sleep) == 2)) 2>/dev/null; do sleep 0.05; done
 	kill -TERM "$(pgrep -P $pid)"
 	wait $pid
 	[[ $? == 143 ]]
@@ -163,6 +163,33 @@ dies_with_launcher() {
 	done <"$scratch/out"
 }
 check "ranks die with the launcher" dies_with_launcher
+# What they have started, too, in their groups and in others, and also below gannet exec; not what others have started.
+takes_all() { # COMMAND...
+	local pid child other code=0
+	rm -f "$scratch/out"
+	sleep 1000 &
+	other=$!
+	# shellcheck disable=SC2016
+	"$@" sh -c 'sleep 1000 & echo $!; setsid sleep 1000 & echo $!; echo $$; wait' >"$scratch/out" 2>"$scratch/err" &
+	pid=$!
+	await_line 3 '^[0-9]*$' "$scratch/out" || return 1
+	kill -9 $pid
+	wait $pid 2>/dev/null
+	while read -r child; do
+		until_true gone "$child" || code=1
+	done <"$scratch/out"
+	kill "$other" || code=1
+	return $code
+}
+check "what ranks have started dies with a launcher that is killed" takes_all "$gannet" launch -n 1 --
+check "and below gannet exec" takes_all "$gannet" launch -n 1 -- "$gannet" exec
+check "also with an exec that is killed" takes_all "$gannet" exec
+guard_ends() { # its guard holds no output and is not there any more
+	local guard
+	# shellcheck disable=SC2016
+	guard=$(timeout -k 5 300 "$gannet" launch -n 1 -- sh -c 'pgrep -x -P $PPID gannet-guard' | cat) && [[ $guard ]] && gone "$guard"
+}
+check "the process that does so ends with the launcher, which waits for it" guard_ends
 # What a rank looks like to PMIx that is killed while it connects: a connection, taken by the server, on which nothing comes, and
 # which is still there when the launcher has ended.
 half_connected() {
