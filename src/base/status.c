@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 const char *gn_status_text(enum gn_status status)
 {
@@ -59,6 +60,7 @@ static enum gn_status status_of_errno(int errnum)
 	switch (errnum) {
 	case ENOSPC:
 	case EDQUOT:
+	case EFBIG:
 		return GN_ERR_NO_SPACE;
 	case ENOENT:
 		return GN_ERR_NOT_FOUND;
@@ -67,6 +69,17 @@ static enum gn_status status_of_errno(int errnum)
 	default:
 		return GN_ERR_IO;
 	}
+}
+
+const char *gn_errno_text(int errnum)
+{
+	struct rlimit limit;
+
+	if (errnum == EFBIG && !getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur != RLIM_INFINITY)
+		return "File too large: this process has a file size limit (ulimit -f)";
+	if (errnum == ENOMEM && !getrlimit(RLIMIT_AS, &limit) && limit.rlim_cur != RLIM_INFINITY)
+		return "Cannot allocate memory: this process has a limit of its address space (ulimit -v)";
+	return strerror(errnum);
 }
 
 enum gn_status gn_err_errno(struct gn_err *err, int errnum, const char *format, ...)
@@ -78,11 +91,9 @@ enum gn_status gn_err_errno(struct gn_err *err, int errnum, const char *format, 
 	gn_err_vset(err, status, format, args);
 	va_end(args);
 	if (err) {
-		char reason[128];
 		size_t used = strlen(err->text);
 
-		/* GNU strerror_r may return a static string without filling the buffer */
-		snprintf(err->text + used, sizeof err->text - used, ": %s", strerror_r(errnum, reason, sizeof reason));
+		snprintf(err->text + used, sizeof err->text - used, ": %s", gn_errno_text(errnum));
 	}
 	return status;
 }

@@ -55,7 +55,10 @@ enum gn_status gn_err_set(struct gn_err *err, enum gn_status status, const char 
 	__attribute__((format(printf, 3, 4)));
 enum gn_status gn_err_vset(struct gn_err *err, enum gn_status status, const char *format, va_list args)
 	__attribute__((format(printf, 3, 0)));
-/* As gn_err_set(), with ": " and the text of errnum appended. The status is GN_ERR_NO_SPACE for ENOSPC and EDQUOT, GN_ERR_NOT_FOUND
+/* As strerror(); where a limit of this process explains it (ulimit -f, ulimit -v) that is named. Never NULL; valid until this thread's
+ * next call. */
+const char *gn_errno_text(int errnum);
+/* As gn_err_set(), with ": " and gn_errno_text() appended. The status is GN_ERR_NO_SPACE for ENOSPC, EDQUOT and EFBIG, GN_ERR_NOT_FOUND
  * for ENOENT, GN_ERR_NO_MEMORY for ENOMEM, else GN_ERR_IO. */
 enum gn_status gn_err_errno(struct gn_err *err, int errnum, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));

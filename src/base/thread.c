@@ -1,6 +1,9 @@
 #include "src/base/thread.h"
 
 #include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
 
 int gn_thread_start(pthread_t *thread, void *(*run)(void *argument), void *argument)
 {
@@ -12,4 +15,50 @@ int gn_thread_start(pthread_t *thread, void *(*run)(void *argument), void *argum
 	failure = pthread_create(thread, NULL, run, argument);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return failure;
+}
+
+/* "12", or "unlimited" */
+static const char *limit_text(int resource, unsigned unit, char text[24])
+{
+	struct rlimit limit;
+
+	if (getrlimit((unsigned)resource, &limit) || limit.rlim_cur == RLIM_INFINITY)
+		return "unlimited";
+	snprintf(text, 24, "%llu", (unsigned long long)limit.rlim_cur / unit);
+	return text;
+}
+
+enum gn_status gn_thread_fail(struct gn_err *err, int failure, const char *what)
+{
+	char processes[24], memory[24];
+
+	return gn_err_set(err, GN_ERR_FAILED, "cannot start a thread for %s: %s; raise what limits threads: ulimit -u (%s processes and threads "
+			  "of this user), ulimit -v (%s KB of addresses), or pids.max of the cgroup", what, strerror(failure),
+			  limit_text(RLIMIT_NPROC, 1, processes), limit_text(RLIMIT_AS, 1024, memory));
+}
+
+static void *wait_for_lock(void *lock)
+{
+	pthread_mutex_lock(lock);
+	pthread_mutex_unlock(lock);
+	return NULL;
+}
+
+enum gn_status gn_thread_check(const char *what, struct gn_err *err)
+{
+	pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	pthread_t threads[2];
+	int count = 0, failure = 0;
+
+	/* held until all have started: at the same time */
+	pthread_mutex_lock(&lock);
+	while (count < 2 && !failure) {
+		failure = gn_thread_start(&threads[count], wait_for_lock, &lock);
+		count += !failure;
+	}
+	pthread_mutex_unlock(&lock);
+	while (count)
+		pthread_join(threads[--count], NULL);
+	pthread_mutex_destroy(&lock);
+	return failure ? gn_thread_fail(err, failure, what) : GN_OK;
 }

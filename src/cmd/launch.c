@@ -145,6 +145,19 @@ static enum gn_status make_secret(const char *directory, struct gn_err *err)
 	return status;
 }
 
+static void clean_environment(void)
+{
+	struct gn_strbuf dropped;
+	char shown[512];
+
+	gn_strbuf_init(&dropped);
+	gn_pmix_server_clean_environment(&dropped);
+	if (dropped.len)
+		fprintf(stderr, "gannet launch: warning: %s: not used, nor passed on, because PMIx server and ranks could fail to agree\n",
+			gn_text_visible(gn_strbuf_text(&dropped), shown, sizeof shown));
+	gn_strbuf_release(&dropped);
+}
+
 static int run(const void *options, const struct gn_text_list *positional)
 {
 	const struct launch_options *o = options;
@@ -155,6 +168,7 @@ static int run(const void *options, const struct gn_text_list *positional)
 	enum gn_status status = gn_launch_job_create(&how, &j, &err);
 	int code = 0;
 
+	clean_environment();
 	if (!status)
 		status = make_folder(&folder, &err);
 	if (!status && setenv(GN_BOOTSTRAP_ENDS_ALL, o->keep_going ? "0" : "1", 1))
@@ -191,9 +205,11 @@ static const struct gn_command command = {
 		"in whole lines. Standard input is empty.\n\n"
 		"SIGTERM, SIGINT, SIGUSR1 and SIGHUP are forwarded to all ranks; a second SIGINT kills them. After a rank fails, the "
 		"others have --grace seconds to end by themselves; then they are terminated. A rank that is stopped (SIGSTOP) is "
-		"killed 2 s after the failure. All ranks end when the launcher does. With --keep-going the others are left to "
+		"killed 2 s after the failure. All ranks end when the launcher does; when it is killed, so do all processes that they have started. With --keep-going the others are left to "
 		"themselves, but for stopped ones that are the only ones left, which are killed after --grace seconds; the last line "
 		"names the ranks that failed, and how.\n\n"
+		"Variables PMIX_MCA_* by which PMIx server and ranks must agree (gds, psec, ptl and others) are dropped with a warning. PMIx has "
+		"to start within GANNET_JOIN_TIMEOUT, in the launcher and in each rank.\n\n"
 		"The exit code is that of the rank that failed first, 4 if a signal killed it, 128+S if the launcher had forwarded "
 		"that signal S, and 0 if all ranks succeeded. With --keep-going it is 0, too, if some ranks succeeded and all others were "
 		"killed by SIGKILL or SIGTERM, or ended with 4, as ranks do that the others have given up.",

@@ -67,8 +67,10 @@ struct gn_bootstrap {
 	void *progress_context;
 };
 
-/* Local; do not wait for other ranks. log (may be NULL) receives refused connections. secret: copied; NULL: from the file. */
-enum gn_status gn_bootstrap_pmix(const struct gn_launcher *d, struct gn_log *log, struct gn_bootstrap **out, struct gn_err *err);
+/* Local; do not wait for other ranks. log (may be NULL) receives refused connections. join_s: how long PMIx may take to start; 0: as limits.h
+ * says. After GN_ERR_STALL a thread is still in PMIx, and the process must end soon. secret: copied; NULL: from the file. */
+enum gn_status gn_bootstrap_pmix(const struct gn_launcher *d, double join_s, struct gn_log *log, struct gn_bootstrap **out,
+				 struct gn_err *err);
 enum gn_status gn_bootstrap_env(const struct gn_launcher *d, const struct gn_secret *secret, struct gn_log *log, struct gn_bootstrap **out,
 				struct gn_err *err);
 /* See gn_world_ends_job(), gn_world_end_job(). */

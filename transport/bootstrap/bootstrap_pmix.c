@@ -5,8 +5,10 @@
 #include "transport/bootstrap/bootstrap.h"
 
 #include "src/base/clock.h"
+#include "src/base/thread.h"
 #include "transport/bootstrap/boot_tree.h"
 #include "transport/auth/net.h"
+#include "transport/bootstrap/limits.h"
 #include "transport/bootstrap/pmix_call.h"
 
 #include <fcntl.h>
@@ -38,22 +40,12 @@ struct pmix_bootstrap {
 static enum gn_status fence(struct gn_bootstrap *b, struct gn_err *err)
 {
 	struct gn_pmix_call *p = gn_pmix_call_create(err);
-	enum gn_status status;
-	pmix_status_t rc;
 	bool collect = true;
 
 	if (!p)
 		return GN_ERR_NO_MEMORY;
 	PMIX_INFO_LOAD(&p->info, PMIX_COLLECT_DATA, &collect, PMIX_BOOL);
-	rc = PMIx_Fence_nb(NULL, 0, &p->info, 1, gn_pmix_call_done, p);
-	if (rc == PMIX_SUCCESS) {
-		status = gn_pmix_call_wait(b, p, 0, "the PMIx fence", err);
-	} else {
-		gn_pmix_call_unref(p);
-		status = rc == PMIX_OPERATION_SUCCEEDED ? GN_OK : gn_pmix_fail(err, "PMIx fence", rc);
-	}
-	gn_pmix_call_unref(p);
-	return status;
+	return gn_pmix_call_finish(b, p, PMIx_Fence_nb(NULL, 0, &p->info, 1, gn_pmix_call_done, p), "the PMIx fence", err);
 }
 
 /* PMIx keeps what a rank has put until its step ends: keys of this program differ from those of the programs that the step has run
@@ -355,20 +347,52 @@ static enum gn_status read_secret(struct pmix_bootstrap *p, struct gn_err *err)
 	return path && *path ? gn_secret_read(path, &p->base.secret, err) : GN_OK;
 }
 
-enum gn_status gn_bootstrap_pmix(const struct gn_launcher *d, struct gn_log *log, struct gn_bootstrap **out, struct gn_err *err)
+static pmix_status_t init(struct gn_pmix_call *call)
+{
+	return PMIx_Init(&call->who, NULL, 0);
+}
+
+/* join_s: as of gn_bootstrap_pmix(). The number of ranks is what the launcher's variables say, because PMIx cannot be asked yet. */
+static enum gn_status connect_server(struct pmix_bootstrap *p, const struct gn_launcher *d, double join_s, struct gn_err *err)
+{
+	const char *rank = getenv("PMIX_RANK");
+	struct gn_limits limits = {.join_s = join_s};
+	struct gn_pmix_call *call;
+	char host[256] = "";
+	enum gn_status status = gn_limits_resolve(&limits, d->size_count ? d->sizes[0].value : 1, err);
+
+	call = status ? NULL : gn_pmix_call_create(err);
+	if (!call)
+		return status ? status : GN_ERR_NO_MEMORY;
+	gn_bootstrap_set_timeout(&p->base, (int)(limits.join_s * 1e3));
+	status = gn_pmix_call_run(&p->base, call, init, "PMIx_Init", err);
+	gethostname(host, sizeof host - 1);
+	if (!status)
+		p->me = call->who;
+	else if (status == GN_ERR_STALL)
+		gn_err_set(err, status, "rank %s on %s: PMIx_Init has waited for %g s (" GN_LIMITS_JOIN ") for the PMIx server of the launcher (srun's "
+			   "slurmstepd, mpirun or gannet launch), which does not answer: is it stopped, is this host overloaded, or does PMIx have another configuration here (PMIX_MCA_*, "
+			   "~/.pmix/mca-params.conf)?",
+			   rank ? rank : "?", host, limits.join_s);
+	else if (call->seen != PMIX_ERR_TIMEOUT && !gn_thread_check("PMIx", NULL))
+		gn_err_set(err, status, "PMIX_NAMESPACE is set but no PMIx server answers: %s (%d); was this process started by "
+			   "srun --mpi=pmix, mpirun or gannet launch itself?", PMIx_Error_string(call->seen), call->seen);
+	gn_pmix_call_unref(call);
+	return status;
+}
+
+enum gn_status gn_bootstrap_pmix(const struct gn_launcher *d, double join_s, struct gn_log *log, struct gn_bootstrap **out,
+				 struct gn_err *err)
 {
 	struct pmix_bootstrap *p = calloc(1, sizeof *p);
 	enum gn_status status;
-	pmix_status_t rc;
 
 	if (!p)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a bootstrap");
-	rc = PMIx_Init(&p->me, NULL, 0);
-	if (rc != PMIX_SUCCESS) {
+	status = connect_server(p, d, join_s, err);
+	if (status) {
 		free(p);
-		return gn_err_set(err, GN_ERR_FAILED,
-				  "PMIX_NAMESPACE is set but no PMIx server answers: %s (%d); was this process started by "
-				  "srun --mpi=pmix, mpirun or gannet launch itself?", PMIx_Error_string(rc), rc);
+		return status;
 	}
 	p->base.ops = &pmix_ops;
 	p->base.rank = (int)p->me.rank;

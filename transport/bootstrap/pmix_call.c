@@ -1,11 +1,17 @@
 #include "transport/bootstrap/pmix_call.h"
 
 #include "src/base/clock.h"
+#include "src/base/thread.h"
 
 #include <errno.h>
+#include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
+
+#define ADDRESS_BYTES (256 << 20)
 
 enum gn_status gn_pmix_fail(struct gn_err *err, const char *what, pmix_status_t rc)
 {
@@ -103,4 +109,60 @@ enum gn_status gn_pmix_call_wait(const struct gn_bootstrap *b, struct gn_pmix_ca
 	}
 	pthread_mutex_unlock(&p->lock);
 	return status;
+}
+
+enum gn_status gn_pmix_call_finish(const struct gn_bootstrap *b, struct gn_pmix_call *p, pmix_status_t rc, const char *what,
+				   struct gn_err *err)
+{
+	enum gn_status status = GN_OK;
+
+	if (rc == PMIX_SUCCESS)
+		status = gn_pmix_call_wait(b, p, 0, what, err);
+	else
+		gn_pmix_call_unref(p);
+	gn_pmix_call_unref(p);
+	return rc == PMIX_SUCCESS || rc == PMIX_OPERATION_SUCCEEDED ? status : gn_pmix_fail(err, what, rc);
+}
+
+/* Where there is less, PMIx 4.2.2 and its threads crash or hang, depending on where the kernel puts them. */
+static enum gn_status check_addresses(struct gn_err *err)
+{
+	void *memory = mmap(NULL, ADDRESS_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (memory == MAP_FAILED)
+		return gn_err_errno(err, errno, "PMIx needs %d MB of addresses", ADDRESS_BYTES >> 20);
+	munmap(memory, ADDRESS_BYTES);
+	return GN_OK;
+}
+
+static void *run(void *argument)
+{
+	struct gn_pmix_call *p = argument;
+
+	gn_pmix_call_done(p->call(p), p);
+	return NULL;
+}
+
+enum gn_status gn_pmix_call_run(const struct gn_bootstrap *b, struct gn_pmix_call *p, pmix_status_t (*call)(struct gn_pmix_call *p),
+				const char *what, struct gn_err *err)
+{
+	enum gn_status status = check_addresses(err);
+	struct gn_err limited;
+	pthread_t thread;
+	int failure;
+
+	if (!getenv("HOME") && !getpwuid(geteuid()))
+		setenv("HOME", "/", 1);
+	p->call = call;
+	failure = status ? 0 : gn_thread_start(&thread, run, p);
+	if (failure)
+		status = gn_thread_fail(err, failure, "PMIx");
+	if (status) {
+		gn_pmix_call_unref(p);
+		return status;
+	}
+	pthread_detach(thread);
+	status = gn_pmix_call_wait(b, p, 0, what, err);
+	/* PMIx says as little as "ERROR" when it cannot start one */
+	return status == GN_ERR_FAILED && gn_thread_check("PMIx", &limited) ? gn_err_set(err, limited.status, "%s", limited.text) : status;
 }

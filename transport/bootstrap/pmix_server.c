@@ -1,61 +1,27 @@
 #include "transport/bootstrap/pmix_server.h"
 
+#include "transport/bootstrap/limits.h"
+#include "transport/bootstrap/pmix_call.h"
+
 #include <errno.h>
-#include <pmix.h>
 #include <pmix_server.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#define FINALIZE_MS 2000
+
 struct gn_pmix_server {
+	struct gn_bootstrap waits; /* for its limit */
 	pmix_nspace_t name;
 	int size, wake_fd;
 	atomic_int abort_rank; /* + 1 */
 	atomic_int abort_code;
 };
-
-/* Waits for the callback of an asynchronous PMIx call. */
-struct reply {
-	pthread_mutex_t lock;
-	pthread_cond_t changed;
-	int done;
-	pmix_status_t result;
-};
-
-static void replied(pmix_status_t status, void *data)
-{
-	struct reply *r = data;
-
-	pthread_mutex_lock(&r->lock);
-	r->done = 1;
-	r->result = status;
-	pthread_cond_signal(&r->changed);
-	pthread_mutex_unlock(&r->lock);
-}
-
-static pmix_status_t await_reply(struct reply *r, pmix_status_t rc)
-{
-	if (rc == PMIX_OPERATION_SUCCEEDED)
-		return PMIX_SUCCESS;
-	if (rc != PMIX_SUCCESS)
-		return rc;
-	pthread_mutex_lock(&r->lock);
-	while (!r->done)
-		pthread_cond_wait(&r->changed, &r->lock);
-	pthread_mutex_unlock(&r->lock);
-	return r->result;
-}
-
-#define REPLY {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER}
-
-static enum gn_status pmix_fail(struct gn_err *err, const char *what, pmix_status_t rc)
-{
-	return gn_err_set(err, GN_ERR_FAILED, "%s failed: %s (%d)", what, PMIx_Error_string(rc), rc);
-}
 
 static pmix_status_t accept_client(const pmix_proc_t *proc, void *object, pmix_op_cbfunc_t done, void *data)
 {
@@ -124,8 +90,9 @@ static enum gn_status register_job(struct gn_pmix_server *s, struct gn_err *err)
 {
 	char host[256] = {0}, *ranks = calloc((size_t)s->size, 12), *node_map = NULL, *process_map = NULL;
 	uint32_t size = (uint32_t)s->size, one = 1;
-	struct reply reply = REPLY;
+	struct gn_pmix_call *call;
 	pmix_status_t rc = PMIX_ERR_NOMEM;
+	enum gn_status status = GN_ERR_NO_MEMORY;
 	pmix_info_t info[9];
 	size_t len = 0;
 
@@ -137,7 +104,7 @@ static enum gn_status register_job(struct gn_pmix_server *s, struct gn_err *err)
 	    (rc = PMIx_generate_ppn(ranks, &process_map)) != PMIX_SUCCESS) {
 		free(ranks);
 		free(node_map);
-		return pmix_fail(err, "describing the job to PMIx", rc);
+		return gn_pmix_fail(err, "describing the job to PMIx", rc);
 	}
 	PMIX_INFO_LOAD(&info[0], PMIX_UNIV_SIZE, &size, PMIX_UINT32);
 	PMIX_INFO_LOAD(&info[1], PMIX_JOB_SIZE, &size, PMIX_UINT32);
@@ -148,31 +115,38 @@ static enum gn_status register_job(struct gn_pmix_server *s, struct gn_err *err)
 	PMIX_INFO_LOAD(&info[6], PMIX_PROC_MAP, process_map, PMIX_REGEX);
 	PMIX_INFO_LOAD(&info[7], PMIX_NUM_NODES, &one, PMIX_UINT32);
 	PMIX_INFO_LOAD(&info[8], PMIX_JOB_NUM_APPS, &one, PMIX_UINT32);
-	rc = await_reply(&reply, PMIx_server_register_nspace(s->name, s->size, info, 9, replied, &reply));
+	call = gn_pmix_call_create(err);
+	if (call) {
+		rc = PMIx_server_register_nspace(s->name, s->size, info, 9, gn_pmix_call_done, call);
+		status = gn_pmix_call_finish(&s->waits, call, rc, "registering the job with PMIx", err);
+	}
 	for (int i = 0; i < 9; i++)
 		PMIX_INFO_DESTRUCT(&info[i]);
 	free(ranks);
 	free(node_map);
 	free(process_map);
-	return rc == PMIX_SUCCESS ? GN_OK : pmix_fail(err, "registering the job with PMIx", rc);
+	return status;
 }
 
 static enum gn_status register_ranks(struct gn_pmix_server *s, struct gn_err *err)
 {
-	for (int r = 0; r < s->size; r++) {
-		struct reply reply = REPLY;
-		pmix_proc_t proc;
+	enum gn_status status = GN_OK;
+
+	for (int r = 0; r < s->size && !status; r++) {
+		struct gn_pmix_call *call = gn_pmix_call_create(err);
 		pmix_status_t rc;
 
-		PMIX_LOAD_PROCID(&proc, s->name, (pmix_rank_t)r);
-		rc = await_reply(&reply, PMIx_server_register_client(&proc, getuid(), getgid(), s, replied, &reply));
-		if (rc != PMIX_SUCCESS)
-			return pmix_fail(err, "registering a rank with PMIx", rc);
+		if (!call)
+			return GN_ERR_NO_MEMORY;
+		PMIX_LOAD_PROCID(&call->who, s->name, (pmix_rank_t)r);
+		rc = PMIx_server_register_client(&call->who, getuid(), getgid(), s, gn_pmix_call_done, call);
+		status = gn_pmix_call_finish(&s->waits, call, rc, "registering a rank with PMIx", err);
 	}
-	return GN_OK;
+	return status;
 }
 
-static enum gn_status start(struct gn_pmix_server *s, const char *directory, struct gn_err *err)
+/* The folder is in call->bytes. */
+static pmix_status_t init(struct gn_pmix_call *call)
 {
 	pmix_server_module_t module = {.client_connected = accept_client,
 				       .client_finalized = accept_client,
@@ -181,20 +155,52 @@ static enum gn_status start(struct gn_pmix_server *s, const char *directory, str
 				       .direct_modex = on_direct_modex};
 	pmix_info_t info[2];
 	pmix_status_t rc;
-	enum gn_status status;
 
-	PMIX_INFO_LOAD(&info[0], PMIX_SERVER_TMPDIR, directory, PMIX_STRING);
-	PMIX_INFO_LOAD(&info[1], PMIX_SYSTEM_TMPDIR, directory, PMIX_STRING);
+	PMIX_INFO_LOAD(&info[0], PMIX_SERVER_TMPDIR, call->bytes, PMIX_STRING);
+	PMIX_INFO_LOAD(&info[1], PMIX_SYSTEM_TMPDIR, call->bytes, PMIX_STRING);
 	rc = PMIx_server_init(&module, info, 2);
 	PMIX_INFO_DESTRUCT(&info[0]);
 	PMIX_INFO_DESTRUCT(&info[1]);
-	if (rc != PMIX_SUCCESS)
-		return pmix_fail(err, "starting a PMIx server", rc);
-	status = register_job(s, err);
-	if (!status)
-		status = register_ranks(s, err);
+	return rc;
+}
+
+static enum gn_status start(struct gn_pmix_server *s, const char *directory, struct gn_err *err)
+{
+	struct gn_pmix_call *call = gn_pmix_call_create(err);
+	enum gn_status status;
+	struct rlimit file;
+
+	if (!call)
+		return GN_ERR_NO_MEMORY;
+	/* the default stores what ranks get in files of some MB, for ranks that may be many */
+	if (!getrlimit(RLIMIT_FSIZE, &file) && file.rlim_cur != RLIM_INFINITY)
+		setenv("PMIX_MCA_gds", "hash", 0);
+	call->bytes = strdup(directory);
+	status = call->bytes ? gn_pmix_call_run(&s->waits, call, init, "PMIx_server_init", err)
+			     : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a PMIx server");
+	gn_pmix_call_unref(call);
 	if (status)
-		PMIx_server_finalize();
+		return status;
+	status = register_job(s, err);
+	return status ? status : register_ranks(s, err);
+}
+
+/* Within the limit of limits.h: PMIx 4.2.2 waits for ever when it is configured in a way that it cannot work with. */
+static enum gn_status start_in_time(struct gn_pmix_server *s, const char *directory, struct gn_err *err)
+{
+	struct gn_limits limits = {.join_s = 0};
+	char host[256] = "";
+	enum gn_status status = gn_limits_resolve(&limits, s->size, err);
+
+	if (status)
+		return status;
+	gn_bootstrap_set_timeout(&s->waits, (int)(limits.join_s * 1e3));
+	status = start(s, directory, err);
+	gethostname(host, sizeof host - 1);
+	if (status == GN_ERR_STALL)
+		return gn_err_set(err, GN_ERR_FAILED, "PMIx did not start a server on %s for %d ranks within %g s (" GN_LIMITS_JOIN "): look for what "
+				  "configures it, variables PMIX_MCA_*, ~/.pmix/mca-params.conf and pmix-mca-params.conf in /etc", host,
+				  s->size, limits.join_s);
 	return status;
 }
 
@@ -213,7 +219,7 @@ enum gn_status gn_pmix_server_create(int size, const char *directory, struct gn_
 	if (s->wake_fd < 0)
 		status = gn_err_errno(err, errno, "cannot start a PMIx server");
 	if (!status)
-		status = start(s, directory, err);
+		status = start_in_time(s, directory, err);
 	if (status) {
 		if (s->wake_fd >= 0)
 			close(s->wake_fd);
@@ -224,17 +230,65 @@ enum gn_status gn_pmix_server_create(int size, const char *directory, struct gn_
 	return GN_OK;
 }
 
+static pmix_status_t finalize(struct gn_pmix_call *call)
+{
+	(void)call;
+	return PMIx_server_finalize();
+}
+
 void gn_pmix_server_destroy(struct gn_pmix_server *s, int clean)
 {
+	struct gn_pmix_call *call = s && clean ? gn_pmix_call_create(NULL) : NULL;
+	enum gn_status status;
+
 	/* not clean: PMIx's threads may still call back with s */
-	if (!s || !clean)
+	if (!call)
 		return;
-	PMIx_server_finalize();
+	gn_bootstrap_set_timeout(&s->waits, FINALIZE_MS);
+	status = gn_pmix_call_run(&s->waits, call, finalize, "PMIx_server_finalize", NULL);
+	gn_pmix_call_unref(call);
+	if (status)
+		return;
 	close(s->wake_fd);
 	free(s);
 }
 
 extern char **environ;
+
+/* Frameworks of PMIx that a server and its clients must agree on. The others of a client's are the user's. */
+static int is_of_server(const char *name)
+{
+	static const char *const frameworks[] = {"bfrops", "gds", "preg", "psec", "pshmem", "psquash", "ptl"};
+	const char *end = name + strcspn(name, "_=");
+	int found = 0;
+
+	for (size_t i = 0; i < sizeof frameworks / sizeof *frameworks; i++)
+		found |= strlen(frameworks[i]) == (size_t)(end - name) && !strncmp(frameworks[i], name, (size_t)(end - name));
+	/* what PMIx writes is no matter of agreement */
+	if (!found || strstr(end, "_verbose="))
+		return 0;
+	/* hash alone stores what a server needs for itself: a list that has it works, as many sites set it */
+	if (!strncmp(name, "gds=", 4))
+		return (strstr(name, "hash") == NULL) != (name[4] == '^');
+	return 1;
+}
+
+void gn_pmix_server_clean_environment(struct gn_strbuf *dropped)
+{
+	static const char prefix[] = "PMIX_MCA_";
+	char name[256];
+
+	for (char **e = environ; *e;) {
+		if (strncmp(*e, prefix, strlen(prefix)) || !is_of_server(*e + strlen(prefix)) || strcspn(*e, "=") >= sizeof name) {
+			e++;
+			continue;
+		}
+		gn_strbuf_printf(dropped, "%s%s", dropped->len ? ", " : "", *e);
+		snprintf(name, sizeof name, "%.*s", (int)strcspn(*e, "="), *e);
+		/* unsetenv moves the next one here */
+		unsetenv(name);
+	}
+}
 
 enum gn_status gn_pmix_server_environment(struct gn_pmix_server *s, int rank, char ***out, struct gn_err *err)
 {
@@ -259,7 +313,7 @@ enum gn_status gn_pmix_server_environment(struct gn_pmix_server *s, int rank, ch
 	rc = PMIx_server_setup_fork(&proc, &copy);
 	if (rc != PMIX_SUCCESS) {
 		gn_pmix_server_environment_free(copy);
-		return pmix_fail(err, "preparing a rank's environment", rc);
+		return gn_pmix_fail(err, "preparing a rank's environment", rc);
 	}
 	*out = copy;
 	return GN_OK;

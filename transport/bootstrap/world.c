@@ -43,7 +43,7 @@ static enum gn_status open_bootstrap(const struct gn_world_options *o, struct gn
 	if (status)
 		return status;
 	if (d->source == GN_LAUNCHER_PMIX)
-		return gn_bootstrap_pmix(d, log, out, err);
+		return gn_bootstrap_pmix(d, o ? o->limits.join_s : 0, log, out, err);
 	if (d->source == GN_LAUNCHER_ENVIRONMENT)
 		return gn_bootstrap_env(d, o && o->rendezvous ? o->secret : NULL, log, out, err);
 	if (d->job_name)
