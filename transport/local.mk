@@ -147,6 +147,7 @@ libgannet_transport_a_SOURCES += \
 	transport/ucx/ucx_common.c transport/ucx/ucx_common.h \
 	transport/ucx/ucx_internal.h \
 	transport/ucx/ucx_failure.c \
+	transport/ucx/ucx_explain.c \
 	transport/ucx/ucx_lanes.c \
 	transport/ucx/ucx_am.c \
 	transport/ucx/ucx_cipher.c \

@@ -80,10 +80,11 @@ enum gn_status gn_thread_pool_create(int threads, size_t queue_len, struct gn_th
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a thread pool");
 	}
 	for (int i = 0; i < threads; i++) {
-		if (start_thread(pool)) {
+		int failure = start_thread(pool);
+
+		if (failure) {
 			gn_thread_pool_destroy(pool);
-			return gn_err_set(err, GN_ERR_FAILED, "cannot start thread %d of %d (see ulimit -u)", i + 1,
-					  threads);
+			return gn_thread_fail(err, failure, "a thread pool");
 		}
 	}
 	*out = pool;

@@ -70,7 +70,7 @@ static enum gn_status write_blocks(struct io_bench *b, const char *path, struct 
 	}
 	free(words);
 	if (!status && fsync(b->fd))
-		return gn_err_set(err, GN_ERR_IO, "%s: %s", path, strerror(errno));
+		return gn_err_set(err, GN_ERR_IO, "%s: %s", path, gn_errno_text(errno));
 	return status;
 }
 
@@ -97,7 +97,7 @@ static enum gn_status make_file(struct io_bench *b, struct gn_err *err)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %llu checksums", (unsigned long long)b->count);
 	b->fd = mkostemp(path, O_CLOEXEC);
 	if (b->fd < 0)
-		return gn_err_set(err, GN_ERR_IO, "%s: %s", path, strerror(errno));
+		return gn_err_set(err, GN_ERR_IO, "%s: %s", path, gn_errno_text(errno));
 	unlink(path);
 	return write_blocks(b, path, err);
 }
@@ -170,7 +170,7 @@ static enum gn_status drop_dataset(struct io_bench *b, int *known, uint64_t *res
 		status = gn_path_join(path, sizeof path, b->o->data, m.shards[i].file, err);
 		fd = status ? -1 : open(path, O_RDONLY | O_CLOEXEC);
 		if (!status && fd < 0)
-			status = gn_err_set(err, GN_ERR_IO, "%s: %s", path, strerror(errno));
+			status = gn_err_set(err, GN_ERR_IO, "%s: %s", path, gn_errno_text(errno));
 		if (status)
 			break;
 		if (!b->o->warm)

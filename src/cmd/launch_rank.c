@@ -41,6 +41,7 @@ static void exec_rank(char *const *argv, char **environment, int out, int error,
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	signal(SIGPIPE, SIG_DFL);
+	signal(SIGXFSZ, SIG_DFL);
 	/* a shell ignores SIGINT for background processes; the launcher forwards SIGINT to the ranks */
 	signal(SIGINT, SIG_DFL);
 	/* own process group: a terminal's ^C reaches a rank only through the launcher, which can also signal the rank's child
@@ -76,7 +77,7 @@ enum gn_status gn_launch_rank_start(struct gn_launch_rank *r, struct gn_pmix_ser
 		if (pid == 0)
 			exec_rank(argv, environment, out, error, parent);
 		if (pid < 0) {
-			status = gn_err_errno(err, errno, "cannot start rank %d", rank);
+			status = gn_err_errno(err, errno, "cannot start rank %d (see ulimit -u)", rank);
 		} else {
 			setpgid(pid, pid); /* the child does the same; either may run first */
 			r->pid = pid;

@@ -239,6 +239,8 @@ int main(int argc, char **argv)
 	const struct gn_cmd *cmd;
 	int code;
 
+	/* a write past the limit of ulimit -f then fails, and is told */
+	signal(SIGXFSZ, SIG_IGN);
 	if (!getenv("UCX_DEBUG_SIGNO"))
 		sigaction(SIGHUP, &hangup, NULL);
 	if (argc < 2) {

@@ -202,7 +202,7 @@ static void measure_disk(const char *folder, double window_s, struct gn_prefligh
 	if (!statvfs(folder, &space))
 		h->free_gb = (double)space.f_bavail * (double)space.f_frsize / 1e9;
 	if (fd < 0 || !buffer) {
-		add_problem(h, "%.100s: %s", folder, strerror(fd < 0 ? h->local_errno : ENOMEM));
+		add_problem(h, "%.100s: %s", folder, gn_errno_text(fd < 0 ? h->local_errno : ENOMEM));
 		free(buffer);
 		if (fd >= 0)
 			close(fd);
@@ -211,14 +211,14 @@ static void measure_disk(const char *folder, double window_s, struct gn_prefligh
 	memset(buffer, 0x5a, DISK_CHUNK);
 	h->write_mb_per_s = transfer(fd, buffer, 1, &bytes, 2 * window_s);
 	if (h->write_mb_per_s <= 0) {
-		add_problem(h, "%.100s cannot be written: %s", folder, strerror(errno));
+		add_problem(h, "%.100s cannot be written: %s", folder, gn_errno_text(errno));
 	} else {
 		if (!direct)
 			posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
 		read_bytes = bytes;
 		h->read_mb_per_s = transfer(fd, buffer, 0, &read_bytes, 2 * window_s);
 		if (h->read_mb_per_s <= 0)
-			add_problem(h, "%.100s cannot be read: %s", folder, strerror(errno));
+			add_problem(h, "%.100s cannot be read: %s", folder, gn_errno_text(errno));
 	}
 	close(fd);
 	free(buffer);

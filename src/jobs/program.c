@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,6 +19,7 @@ static void become(const char *const *argv, int quiet, int out)
 		_exit(126);
 	if (quiet && (none = open("/dev/null", O_WRONLY)) >= 0)
 		dup2(none, 2);
+	signal(SIGXFSZ, SIG_DFL);
 	execvp(argv[0], (char *const *)(uintptr_t)argv);
 	dprintf(2, "gannet: cannot run %s: %s\n", argv[0], strerror(errno));
 	_exit(127);

@@ -122,7 +122,7 @@ static enum gn_status start_thread(struct gn_comm_progress *p, struct gn_err *er
 {
 	int failure = gn_thread_start(&p->thread, progress_loop, p);
 
-	return failure ? gn_err_errno(err, failure, "cannot start the progress thread (see ulimit -u)") : GN_OK;
+	return failure ? gn_thread_fail(err, failure, "progress") : GN_OK;
 }
 
 static void release(struct gn_comm_progress *p)

@@ -151,7 +151,7 @@ static enum gn_status start(struct gn_heartbeat *h, struct gn_err *err)
 {
 	int failure = gn_thread_start(&h->thread, heartbeat_thread, h);
 
-	return failure ? gn_err_errno(err, failure, "cannot start the heartbeat thread") : GN_OK;
+	return failure ? gn_thread_fail(err, failure, "heartbeats") : GN_OK;
 }
 
 static void release(struct gn_heartbeat *h)

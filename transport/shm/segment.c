@@ -41,7 +41,7 @@ static enum gn_status commit(int fd, size_t offset, size_t len, struct gn_err *e
 		failed = posix_fallocate(fd, (off_t)offset, (off_t)len);
 	while (failed == EINTR);
 	return failed ? gn_err_set(err, GN_ERR_NO_MEMORY, "cannot allocate %zu bytes of shared memory: %s; is this host's memory, or the "
-				   "job's memory limit, exhausted?", len, strerror(failed)) : GN_OK;
+				   "job's memory limit, exhausted?", len, gn_errno_text(failed)) : GN_OK;
 }
 
 static enum gn_status make_file(size_t len, size_t committed, int *out, struct record *record, struct gn_err *err)
@@ -150,7 +150,7 @@ static enum gn_status map_peer(const struct gn_segment *s, const struct record *
 	snprintf(path, sizeof path, "/proc/%lld/fd/%lld", (long long)record->pid, (long long)record->fd);
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	if (fd < 0)
-		return gn_err_set(err, GN_ERR_UNSUPPORTED, "cannot open %s: %s", path, strerror(errno));
+		return gn_err_set(err, GN_ERR_UNSUPPORTED, "cannot open %s: %s", path, gn_errno_text(errno));
 	if (fstat(fd, &info) || info.st_dev != record->device || info.st_ino != record->inode)
 		status = gn_err_set(err, GN_ERR_UNSUPPORTED, "%s is not the file of the other rank: is it in another PID namespace?",
 				    path);

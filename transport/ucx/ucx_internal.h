@@ -81,6 +81,8 @@ struct gn_ucx {
 
 /* Sets "WHAT: <UCX's text> (UCX)" and returns GN_ERR_NO_MEMORY or GN_ERR_FAILED. */
 enum gn_status gn_ucx_fail(struct gn_err *err, const char *what, ucs_status_t rc);
+/* After ucp_worker_create() has failed with rc: that, and what is wrong with /dev/shm or a limit of this process if it has to do with that. */
+enum gn_status gn_ucx_explain_worker(const char *tls, ucs_status_t rc, struct gn_err *err);
 /* ucx_failure.c: records that a connection ended, for gn_ucx_check(). It may be a peer that has finished, which is no failure. */
 void gn_ucx_note_disconnect(struct gn_ucx_endpoint *e, ucs_status_t rc);
 

@@ -1,13 +1,13 @@
 #include "transport/ucx/ucx_internal.h"
 
 #include "src/base/clock.h"
+#include "src/base/thread.h"
 #include "transport/schedule/algo.h"
 
 #include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/statvfs.h>
 #include <time.h>
 
 /* --- context and worker --- */
@@ -87,19 +87,6 @@ static ucs_status_t configure(const struct gn_ucx_rail *r, const char *tls, ucp_
 	return rc;
 }
 
-/* UCX's shared memory is in /dev/shm, which is often limited to 64 MB in containers. Sizes are those of UCX 1.13's defaults. */
-static enum gn_status explain_worker(const char *tls, ucs_status_t rc, struct gn_err *err)
-{
-	enum gn_status status = gn_ucx_fail(err, "cannot create a UCX worker", rc);
-	struct statvfs room;
-
-	if ((rc == UCS_ERR_NO_MEMORY || rc == UCS_ERR_NO_RESOURCE) && gn_ucx_tls_has_shm(tls) && !statvfs("/dev/shm", &room))
-		gn_err_prefix(err, "UCX needs 4.4 MB of /dev/shm for each rank, and %.1f of its %.1f MB are free; enlarge it (docker or podman "
-			      "run --shm-size), or set UCX_POSIX_RX_BUFS_GROW=128, with which UCX needs 1.1 MB",
-			      (double)room.f_bavail * (double)room.f_frsize / 1e6, (double)room.f_blocks * (double)room.f_frsize / 1e6);
-	return status;
-}
-
 enum gn_status gn_ucx_rail_open(struct gn_ucx_rail *r, const char *tls, struct gn_err *err)
 {
 	size_t size = (size_t)gn_world_size(r->ucx->world);
@@ -113,6 +100,9 @@ enum gn_status gn_ucx_rail_open(struct gn_ucx_rail *r, const char *tls, struct g
 	ucp_config_t *config;
 	ucs_status_t rc;
 
+	/* UCX aborts the process */
+	if (gn_thread_check("UCX", err))
+		return GN_ERR_FAILED;
 	r->endpoints = calloc(size, sizeof *r->endpoints);
 	if (!r->endpoints)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for UCX endpoints to %zu ranks", size);
@@ -130,7 +120,7 @@ enum gn_status gn_ucx_rail_open(struct gn_ucx_rail *r, const char *tls, struct g
 	rc = ucp_worker_create(r->context, &wp, &r->worker);
 	if (rc == UCS_OK)
 		rc = ucp_worker_get_efd(r->worker, &r->event_fd);
-	return rc == UCS_OK ? GN_OK : explain_worker(tls, rc, err);
+	return rc == UCS_OK ? GN_OK : gn_ucx_explain_worker(tls, rc, err);
 }
 
 int gn_ucx_takes_gpu_memory(const struct gn_ucx *f)

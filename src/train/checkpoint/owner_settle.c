@@ -31,14 +31,14 @@ static enum gn_status keep(const char *next, const void *mine, size_t len, struc
 	snprintf(temporary, sizeof temporary, "%s.%s", next, self.nonce);
 	fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
 	if (fd < 0)
-		return gn_err_set(err, GN_ERR_IO, "cannot create %s: %s", temporary, strerror(errno));
+		return gn_err_set(err, GN_ERR_IO, "cannot create %s: %s", temporary, gn_errno_text(errno));
 	status = gn_write_full(fd, mine, len, temporary, err);
 	if (!status && fsync(fd))
-		status = gn_err_set(err, GN_ERR_IO, "cannot sync %s: %s", temporary, strerror(errno));
+		status = gn_err_set(err, GN_ERR_IO, "cannot sync %s: %s", temporary, gn_errno_text(errno));
 	close(fd);
 	/* what a file system says that has done it and lost its answer (NFS) is EEXIST, too: what the file holds counts */
 	if (!status && link(temporary, next) && errno != EEXIST)
-		status = gn_err_set(err, GN_ERR_IO, "cannot link %s to %s: %s", temporary, next, strerror(errno));
+		status = gn_err_set(err, GN_ERR_IO, "cannot link %s to %s: %s", temporary, next, gn_errno_text(errno));
 	unlink(temporary);
 	return status;
 }
@@ -52,7 +52,7 @@ static enum gn_status read_kept(const char *next, void *kept, size_t room, size_
 	if (fd >= 0)
 		close(fd);
 	if (len < 0)
-		return gn_err_set(err, GN_ERR_IO, "cannot read %s: %s", next, strerror(failure));
+		return gn_err_set(err, GN_ERR_IO, "cannot read %s: %s", next, gn_errno_text(failure));
 	*kept_len = (size_t)len;
 	return GN_OK;
 }

@@ -57,7 +57,7 @@ static int open_log(const char *path, struct gn_err *err)
 	flags = fd < 0 ? -1 : fcntl(fd, F_GETFL);
 	if (flags < 0 || fcntl(fd, F_SETFL, flags & ~O_NONBLOCK)) {
 		/* GN_ERR_NOT_FOUND for a missing folder would blame the input */
-		gn_err_set(err, GN_ERR_IO, "cannot open the log %s: %s", path, strerror(errno));
+		gn_err_set(err, GN_ERR_IO, "cannot open the log %s: %s", path, gn_errno_text(errno));
 		if (fd >= 0)
 			close(fd);
 		return -1;
@@ -96,7 +96,7 @@ enum gn_status gn_metrics_log_open(const char *path, int goes_on, struct gn_log 
 	if (strcmp(path, "-"))
 		log->fd = open_log(path, err);
 	else if ((log->fd = dup(STDOUT_FILENO)) < 0)
-		gn_err_set(err, GN_ERR_IO, "cannot write the log to standard output: %s", strerror(errno));
+		gn_err_set(err, GN_ERR_IO, "cannot write the log to standard output: %s", gn_errno_text(errno));
 	if (log->fd < 0) {
 		free(log->path);
 		free(log);

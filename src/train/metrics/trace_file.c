@@ -27,7 +27,7 @@ enum gn_status gn_trace_file_open(struct gn_trace_file *o, const char *path, str
 		return gn_err_set(err, GN_ERR_USAGE, "--trace: the name is too long");
 	o->fd = open(o->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
 	if (o->fd < 0)
-		return gn_err_set(err, GN_ERR_IO, "cannot write the trace %s: %s", path, strerror(errno));
+		return gn_err_set(err, GN_ERR_IO, "cannot write the trace %s: %s", path, gn_errno_text(errno));
 	gn_strbuf_puts(&o->text, "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n");
 	return GN_OK;
 }
@@ -229,9 +229,9 @@ static enum gn_status move_into_place(struct gn_trace_file *o, struct gn_err *er
 	enum gn_status status = flush(o, err);
 
 	if (!status && fsync(o->fd))
-		status = gn_err_set(err, GN_ERR_IO, "cannot write the trace %s: %s", o->path, strerror(errno));
+		status = gn_err_set(err, GN_ERR_IO, "cannot write the trace %s: %s", o->path, gn_errno_text(errno));
 	if (!status && rename(o->temporary, o->path))
-		status = gn_err_set(err, GN_ERR_IO, "cannot rename the trace to %s: %s", o->path, strerror(errno));
+		status = gn_err_set(err, GN_ERR_IO, "cannot rename the trace to %s: %s", o->path, gn_errno_text(errno));
 	return status ? status : gn_sync_parent(o->path, err);
 }
 
