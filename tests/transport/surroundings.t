@@ -13,7 +13,7 @@ if ((UID)) || ! command -v setpriv >/dev/null; then
 else
 	cp "$gannet" "$scratch/gannet"
 	nobody=(timeout -k 5 300 setpriv --reuid $((50000 + $$ % 10000)) --regid 54321 --clear-groups env -u HOME -u GANNET_SECRET_FILE "$scratch/gannet" launch -n 2)
-	expect 0 "2 ranks on 1 node" "a user without an entry in passwd and without HOME" "${nobody[@]}" -- "$scratch/gannet" "${bench[@]:1}"
+	expect 0 "2 ranks on 1 node" "a user without an entry in passwd and without HOME" "${nobody[@]}" -- env -u HOME "$scratch/gannet" "${bench[@]:1}"
 	# shellcheck disable=SC2016
 	expect 0 "^home /$" "their programs have a HOME" "${nobody[@]}" -- "$scratch/gannet" exec sh -c 'echo "home $HOME"'
 fi

@@ -347,6 +347,17 @@ static enum gn_status read_secret(struct pmix_bootstrap *p, struct gn_err *err)
 	return path && *path ? gn_secret_read(path, &p->base.secret, err) : GN_OK;
 }
 
+/* PMIx's own answers to a process of another user than its server are UNREACHABLE and ERROR. */
+static void explain_user(struct gn_err *err)
+{
+	const char *directory = getenv("PMIX_SERVER_TMPDIR");
+	struct stat info;
+
+	if (directory && !stat(directory, &info) && info.st_uid != geteuid())
+		gn_err_prefix(err, "this process is one of user %u, and its launcher's PMIx server of user %u, which PMIx refuses", (unsigned)geteuid(),
+			      (unsigned)info.st_uid);
+}
+
 static pmix_status_t init(struct gn_pmix_call *call)
 {
 	return PMIx_Init(&call->who, NULL, 0);
@@ -367,16 +378,17 @@ static enum gn_status connect_server(struct pmix_bootstrap *p, const struct gn_l
 	gn_bootstrap_set_timeout(&p->base, (int)(limits.join_s * 1e3));
 	status = gn_pmix_call_run(&p->base, call, init, "PMIx_Init", err);
 	gethostname(host, sizeof host - 1);
-	if (!status)
+	if (!status) {
 		p->me = call->who;
-	else if (status == GN_ERR_STALL)
+	} else if (status == GN_ERR_STALL) {
 		gn_err_set(err, status, "rank %s on %s: PMIx_Init has waited for %g s (" GN_LIMITS_JOIN ") for the PMIx server of the launcher (srun's "
-			   "slurmstepd, mpirun or gannet launch), which does not answer: is it stopped, is this host overloaded, or does PMIx have another configuration here (PMIX_MCA_*, "
-			   "~/.pmix/mca-params.conf)?",
-			   rank ? rank : "?", host, limits.join_s);
-	else if (call->seen != PMIX_ERR_TIMEOUT && !gn_thread_check("PMIx", NULL))
+			   "slurmstepd, mpirun or gannet launch), which does not answer: is it stopped, is this host overloaded, or does PMIx "
+			   "have another configuration here (PMIX_MCA_*, ~/.pmix/mca-params.conf)?", rank ? rank : "?", host, limits.join_s);
+	} else if (call->seen != PMIX_ERR_TIMEOUT && !gn_thread_check("PMIx", NULL)) {
 		gn_err_set(err, status, "PMIX_NAMESPACE is set but no PMIx server answers: %s (%d); was this process started by "
 			   "srun --mpi=pmix, mpirun or gannet launch itself?", PMIx_Error_string(call->seen), call->seen);
+		explain_user(err);
+	}
 	gn_pmix_call_unref(call);
 	return status;
 }
