@@ -1,6 +1,5 @@
 #include "src/cmd/cmd.h"
 
-#include "src/base/json.h"
 #include "src/base/text.h"
 #include "transport/bootstrap/launcher_detect.h"
 #include "transport/bootstrap/limits.h"
@@ -92,14 +91,6 @@ int gn_cmd_fail_here(const char *name, const struct gn_err *err)
 
 	gn_err_set(&on_host, err->status, "%s: %s", gn_cmd_host(host, sizeof host), err->text);
 	return gn_cmd_fail(name, &on_host);
-}
-
-void gn_cmd_print_json(struct gn_json *j)
-{
-	gn_json_end(j);
-	puts(gn_json_text(j));
-	fflush(stdout);
-	gn_json_release(j);
 }
 
 struct gn_log *gn_cmd_log(void)

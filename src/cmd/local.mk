@@ -17,7 +17,7 @@ gannet_SOURCES = \
 	src/cmd/pack.c \
 	src/cmd/predict.c src/cmd/predict_array.c src/cmd/predict_array.h src/cmd/predict_output.c src/cmd/predict_output.h \
 	src/cmd/preflight.c \
-	src/cmd/preview.c \
+	src/cmd/preview.c src/cmd/print_json.c \
 	src/cmd/report.c \
 	src/cmd/sample_options.h \
 	src/cmd/golden.S src/cmd/selftest.c \
