@@ -23,7 +23,7 @@ told() {
 	"$@" >"$dir/out" 2>&1
 	got=$?
 	cat "$dir/out"
-	test "$got" = "$code" && test "$(grep -c "$pattern" "$dir/out")" = "$lines"
+	test "$got" = "$code" && test "$(grep -c -e "$pattern" "$dir/out")" = "$lines"
 }
 check 'the digits' pack_digits
 lenet="train --data $dir/train --model lenet --batch 16 --steps 5 --threads 1"

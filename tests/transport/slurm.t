@@ -68,7 +68,7 @@ stopped_step() { # RANK
 	# shellcheck disable=SC2016
 	on env GANNET_HEARTBEAT_TIMEOUT=3 GANNET_STALL_TIMEOUT=600 STOPS="$1" ERR="$cluster/err" srun -N2 -n4 --mpi=pmix sh -c '
 		if [ "$PMIX_RANK" = "$STOPS" ]; then (until grep -q "transport tcp: using" "$ERR"; do sleep 0.02; done; kill -STOP $$) & fi
-		exec "$@"' sh "$gannet" bench allreduce --transport tcp --iters 100000000 >"$cluster/out" 2>"$cluster/err"
+		exec "$@"' sh "$gannet" bench allreduce --transport tcp --iters 1000000 --min-bytes 1M --max-bytes 1M >"$cluster/out" 2>"$cluster/err"
 	code=$?
 	cat "$cluster/err"
 	[[ $code == 4 ]] && grep -q "rank $1 on n[12] is lost: no heartbeat from it for 3.0 s" "$cluster/err"

@@ -16,7 +16,7 @@
 #define REASON_NS 3000000000u
 /* How long rank 0, when it declines, waits for the others, which are to know why; and how long another one waits for rank 0 until it says
  * why by itself: half of that. */
-#define DECLINE_S 10
+#define DECLINE_MS 10000
 #define SOON_MS 4000
 
 /* Rank 0's root info. */
@@ -162,6 +162,10 @@ static enum gn_status host_heartbeat(struct gn_world *w, struct gn_heartbeat_opt
 	o->secret = w->secret;
 	if (!status)
 		status = apply_limits(w, o, err);
+	if (declines && o->timeout_ms > DECLINE_MS) {
+		o->timeout_ms = DECLINE_MS;
+		gn_bootstrap_set_timeout(b, DECLINE_MS);
+	}
 	info.limits = w->limits;
 	if (!status && b->size > 1)
 		status = gn_heartbeat_host(o, &w->heartbeat, &info.contact, err);
@@ -272,7 +276,6 @@ enum gn_status gn_world_join(struct gn_world *w, const char *ifnames, struct gn_
 /* The other ranks, told by the heartbeat or by the root info, close their connections. */
 static void decline_first(struct gn_world *w, struct gn_heartbeat_options *o, const struct gn_err *why)
 {
-	w->limits.join_s = w->limits.join_s < DECLINE_S ? w->limits.join_s : DECLINE_S;
 	if (!host_heartbeat(w, o, why, NULL) && w->heartbeat) {
 		gn_heartbeat_abort(w->heartbeat, why->status, why->text);
 		gn_heartbeat_destroy(w->heartbeat, GN_HEARTBEAT_EXIT_TOGETHER);

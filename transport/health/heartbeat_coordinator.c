@@ -155,8 +155,13 @@ static void add_member(struct gn_heartbeat *h, const struct gn_pending_peer *pee
 		return;
 	}
 	gn_heartbeat_send(&m->stream, &hello, gn_heartbeat_send_deadline_ns());
-	for (int r = 1; gn_heartbeat_losses(h) && r < h->options.size; r++) {
-		if (!gn_heartbeat_is_lost(h, r))
+	/* in their order: the first is the cause */
+	for (unsigned at = 1, losses = gn_heartbeat_losses(h); at <= losses; at++) {
+		int r = 1;
+
+		while (r < h->options.size && atomic_load(&h->lost_at[r]) != at)
+			r++;
+		if (r == h->options.size)
 			continue;
 		hello = gn_heartbeat_text_message(GN_HEARTBEAT_LOST, r, h->reasons[r]);
 		hello.cause = atomic_load(&h->causes[r]);
