@@ -389,10 +389,54 @@ static void test_reason_travels(void **state)
 	setup(&g, NEVER_MS);
 	gn_heartbeat_abort(g.watch[3], GN_ERR_DATA, "shard 7 is broken");
 	await_loss(g.watch[1], &err);
-	assert_non_null(strstr(err.text, "rank 3 on h3"));
-	assert_non_null(strstr(err.text, "shard 7 is broken"));
+	assert_string_equal(err.text, "rank 3 on h3 failed: shard 7 is broken");
+	assert_int_equal(err.cause, GN_ERR_DATA);
+	assert_int_equal(err.told, 1);
+	await_loss(g.watch[0], &err);
+	assert_int_equal(err.told, 0);
 	for (int r = 0; r < RANKS; r++)
 		gn_heartbeat_destroy(g.watch[r], 0);
+}
+
+/* A rank that ends since another one is lost says so, and the others repeat that, not that it ended. */
+static void test_first_loss_travels(void **state)
+{
+	struct gn_err err;
+	struct group g;
+
+	(void)state;
+	setup(&g, NEVER_MS);
+	gn_heartbeat_abort(g.watch[2], GN_ERR_PEER_LOST, "rank 3 on h3 is lost: the connection to it broke");
+	await_loss(g.watch[1], &err);
+	assert_string_equal(err.text, "rank 3 on h3 is lost: the connection to it broke");
+	for (int r = 0; r < RANKS; r++)
+		gn_heartbeat_destroy(g.watch[r], 0);
+}
+
+/* Of one that joins when others are lost: the first of them is the cause, whatever their ranks. */
+static void test_late_rank_hears_the_first(void **state)
+{
+	struct gn_heartbeat_options o = {.size = RANKS, .silent_after_ms = NEVER_MS, .timeout_ms = NEVER_MS, .secret = SECRET};
+	struct gn_err err;
+	struct group g;
+
+	(void)state;
+	assert_ok(gn_heartbeat_host(&o, &g.watch[0], &g.invitation, &err));
+	for (o.rank = 2; o.rank < RANKS; o.rank++)
+		assert_ok(gn_heartbeat_join(&o, &g.invitation, &g.watch[o.rank], &err));
+	gn_heartbeat_abort(g.watch[3], GN_ERR_DATA, "shard 7 is broken");
+	await_loss(g.watch[0], &err);
+	crash(&g, 2);
+	while (gn_heartbeat_losses(g.watch[0]) < 2)
+		rest();
+	o.rank = 1;
+	assert_ok(gn_heartbeat_join(&o, &g.invitation, &g.watch[1], &err));
+	await_loss(g.watch[1], &err);
+	assert_int_equal(err.cause, GN_ERR_DATA);
+	assert_non_null(strstr(err.text, "rank 3 failed: shard 7 is broken"));
+	gn_heartbeat_destroy(g.watch[3], 0);
+	gn_heartbeat_destroy(g.watch[1], 0);
+	gn_heartbeat_destroy(g.watch[0], 0);
 }
 
 /* Refused means: closed without a byte. */
@@ -680,7 +724,7 @@ int main(void)
 		cmocka_unit_test(test_rank_0_leaves_last),	cmocka_unit_test(test_vanishing_rank_is_named),
 		cmocka_unit_test(test_loss_tells_of_all),	cmocka_unit_test(test_loss_while_one_is_mute),
 		cmocka_unit_test(test_giving_up_over_a_loss),
-		cmocka_unit_test(test_loss_of_rank_0),	cmocka_unit_test(test_reason_travels),
+		cmocka_unit_test(test_loss_of_rank_0),	cmocka_unit_test(test_reason_travels), cmocka_unit_test(test_first_loss_travels), cmocka_unit_test(test_late_rank_hears_the_first),
 		cmocka_unit_test(test_each_loss_is_kept),	cmocka_unit_test(test_survivors_are_waited_for),
 		cmocka_unit_test(test_whoever_left_is_known),
 		cmocka_unit_test(test_strangers),	cmocka_unit_test(test_silence),
