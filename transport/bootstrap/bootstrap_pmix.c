@@ -27,6 +27,8 @@
 /* Between the end of this rank and that of its step: what the other ranks still write. Longer when rank 0, which would see them end, is lost. */
 #define LAST_WORDS_NS 300000000
 #define LAST_WORDS_S 2
+/* For the server to end the step. */
+#define END_MS 10000
 
 struct pmix_bootstrap {
 	struct gn_bootstrap base;
@@ -241,15 +243,25 @@ void gn_bootstrap_pmix_ends_job(void)
 	end.wanted = !getenv(GN_BOOTSTRAP_ENDS_ALL);
 }
 
+/* The code is in call->len_bytes. */
+static pmix_status_t end_step(struct gn_pmix_call *call)
+{
+	return PMIx_Abort((int)call->len_bytes, "a rank is lost", NULL, 0);
+}
+
 void gn_bootstrap_pmix_end_job(int code)
 {
 	const struct timespec pause = {end.rank == 1 ? 0 : LAST_WORDS_S, end.rank == 1 ? LAST_WORDS_NS : 0};
+	struct gn_pmix_call *call = end.rank ? gn_pmix_call_create(NULL) : NULL;
+	struct gn_bootstrap waits = {.rank = 0};
 
-	if (!end.rank)
+	if (!call)
 		return;
 	nanosleep(&pause, NULL);
-	PMIx_Abort(code, "a rank is lost", NULL, 0);
-	PMIx_Finalize(NULL, 0);
+	call->len_bytes = (size_t)code;
+	gn_bootstrap_set_timeout(&waits, END_MS);
+	gn_pmix_call_run(&waits, call, end_step, "PMIx_Abort", NULL);
+	gn_pmix_call_unref(call);
 }
 
 static void pmix_destroy(struct gn_bootstrap *b, int clean)
