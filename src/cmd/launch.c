@@ -115,7 +115,8 @@ static enum gn_status make_folder(struct folder *f, struct gn_err *err)
 	while (!locked) {
 		snprintf(f->path, sizeof f->path, "%s/%sXXXXXX", parent, prefix);
 		if (!mkdtemp(f->path)) {
-			status = gn_err_errno(err, errno, "cannot make %s", f->path);
+			/* GN_ERR_NOT_FOUND would blame the input */
+			status = gn_err_set(err, GN_ERR_IO, "TMPDIR: cannot make %s: %s", f->path, gn_errno_text(errno));
 			f->path[0] = 0;
 			return status;
 		}

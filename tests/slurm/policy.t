@@ -164,6 +164,7 @@ expect 0 'stage --from /data --to /nvme/gannet-.* --quota 800G$' "so it does fro
 
 ended="srun: error: n2: task 1: Exited with exit code"
 over 2 "a task that ended before the others waited in vain: its code counts" job 4 HEARD="$ended 2\nsrun: error: n1: task 0: Exited with exit code 4"
+over 1 "also when srun has ended the others" job 137 HEARD="$ended 1\nsrun: error: n1: task 0: Killed"
 again "not that of one which ended after a loss" job 4 HEARD="$ended 4\nsrun: error: n1: task 0: Exited with exit code 1"
 lost="gannet train: rank 3 on n2.cluster.org is lost: its connection closed\ngannet train: rank 2 on n2 is lost: silent"
 again "n2 is lost" job 4 HEARD="$lost\ngannet train: rank 0 on n1 is lost: what n2 says" STEP=100000001

@@ -61,6 +61,16 @@ one_fails() {
 		grep -q '^gannet bench: rank 3 failed: unknown option' "$cluster/err"
 }
 check "a wrong option of one rank ends all, and is told by it and by rank 0" one_fails
+# Rank 0 has not come: the others end the step, whose task would hang for ever.
+no_first() {
+	# shellcheck disable=SC2016
+	on env GANNET_JOIN_TIMEOUT=3 srun -N2 -n2 --mpi=pmix sh -c '[ "$PMIX_RANK" != 0 ] || exec sleep 1000; exec "$@"' sh "$gannet" bench allreduce \
+		>"$cluster/out" 2>"$cluster/err"
+	local code=$?
+	cat "$cluster/err"
+	[[ $code == 4 ]] && grep -q 'rank 1 has waited for rank 0 for 3 s, which has not come: are all 2 ranks started' "$cluster/err"
+}
+check "a rank 0 that never starts gannet is named, and the step ends" no_first
 # Slurm would wait for a stopped task for ever: the others end the step once they have told why.
 stopped_step() { # RANK
 	local code

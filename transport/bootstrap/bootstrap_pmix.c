@@ -28,7 +28,7 @@
 #define LAST_WORDS_NS 300000000
 #define LAST_WORDS_S 2
 /* For the server to end the step. */
-#define END_MS 10000
+#define END_MS 5000
 
 struct pmix_bootstrap {
 	struct gn_bootstrap base;

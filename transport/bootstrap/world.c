@@ -64,8 +64,8 @@ static enum gn_status raise_descriptor_limit(const struct gn_bootstrap *b, enum 
 
 static void release(struct gn_world *w, enum gn_heartbeat_exit how, int clean)
 {
-	if (w->bootstrap)
-		w->bootstrap->is_lost = w->heartbeat && gn_heartbeat_has_silent(w->heartbeat) && !w->keep_going;
+	if (w->bootstrap && w->heartbeat)
+		w->bootstrap->is_lost = gn_heartbeat_has_silent(w->heartbeat) && !w->keep_going;
 	gn_heartbeat_destroy(w->heartbeat, how);
 	if (w->bootstrap) {
 		if (w->bootstrap->listener)
@@ -102,11 +102,16 @@ static enum gn_status check_ifnames(const struct gn_bootstrap *b, const char *if
 	return status;
 }
 
-/* Rank 0 stays until those who come later know as well. */
-static void fail(struct gn_world *w, enum gn_status status, const struct gn_err *err)
+/* Rank 0 stays until those who come later know as well, and tells what it has told the others. */
+static void fail(struct gn_world *w, enum gn_status status, struct gn_err *err)
 {
 	int waits = w->heartbeat && !w->bootstrap->rank && err && err->cause;
 
+	if (status == GN_ERR_PEER_LOST && w->heartbeat && err)
+		err->told = w->bootstrap->rank && !gn_heartbeat_is_lost(w->heartbeat, 0);
+	/* rank 0 has not come, and may be anywhere */
+	if (w->bootstrap)
+		w->bootstrap->is_lost = status == GN_ERR_STALL && !w->heartbeat;
 	if (w->heartbeat && err && !w->aborted && gn_world_check(w, NULL) == GN_OK)
 		gn_heartbeat_abort(w->heartbeat, status, err->text);
 	if (waits)
