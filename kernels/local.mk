@@ -59,7 +59,6 @@ CU_FILES = \
 	kernels/cuda/activation.cu \
 	kernels/cuda/batch_norm.cu \
 	kernels/cuda/batch_norm_grad.cu \
-	kernels/cuda/compress.cu \
 	kernels/cuda/image.cu \
 	kernels/cuda/layer_norm.cu \
 	kernels/cuda/layout.cu \
@@ -67,7 +66,6 @@ CU_FILES = \
 	kernels/cuda/optim.cu \
 	kernels/cuda/pointwise.cu \
 	kernels/cuda/pool.cu \
-	kernels/cuda/quantise.cu \
 	kernels/cuda/tokens.cu
 CU_INCLUDED = kernels/cuda/batch_norm.cuh src/device/cuda.h src/device/cuda_native.h src/device/device.h src/device/device_internal.h kernels/cuda/kernels.h \
 	kernels/cuda/layers.h kernels/op.h kernels/weight.h kernels/cuda/launch.cuh kernels/cuda/pointwise.cuh kernels/cuda/shape.h kernels/cuda/type.h kernels/loss.h src/base/crop.h \

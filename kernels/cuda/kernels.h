@@ -190,29 +190,6 @@ struct gn_cuda_dropout {
 enum gn_status gn_cuda_drop(struct gn_cuda_stream *s, enum gn_cuda_type type, const struct gn_cuda_dropout *d,
 			    const void *x, void *y, size_t count, struct gn_err *err);
 
-/* Gradient compression, defined exactly, so that ranks agree. Selects the k largest magnitudes of count (at most 2^31 - 1) elements,
- * of equals the first, in the order of their indices, into indices and values [k]; NaN counts as the largest, so that it is not
- * hidden. rest: x with the selected elements set to zero, may alias x, may be NULL. scratch: gn_cuda_top_k_scratch_bytes() bytes,
- * reusable between calls. */
-size_t gn_cuda_top_k_scratch_bytes(void);
-enum gn_status gn_cuda_top_k(struct gn_cuda_stream *s, const float *x, size_t count, size_t k, uint32_t *indices,
-			     float *values, float *rest, void *scratch, struct gn_err *err);
-/* to[indices[i]] += values[i]; indices must be unique. */
-enum gn_status gn_cuda_scatter_add(struct gn_cuda_stream *s, const uint32_t *indices, const float *values, size_t k, float *to,
-				   struct gn_err *err);
-#define GN_QUANTISE_GROUP 1024 /* elements per scale */
-#define GN_QUANTISE_GROUPS(count) (((count) + GN_QUANTISE_GROUP - 1) / GN_QUANTISE_GROUP)
-/* Groups whose largest magnitude is not above this become zeros: their scale would be subnormal. */
-#define GN_QUANTISE_LEAST 1e-35f
-/* to[i] = x[i] / scale, rounded to nearest even, -127 .. 127, with scale = largest magnitude of the group / 127. A group with a
- * non-finite element has scale NaN and zeros, so that the receiver gets NaN. scales: [GN_QUANTISE_GROUPS(count)]. rest: x minus the
- * dequantised values, may alias x, may be NULL. */
-enum gn_status gn_cuda_quantise(struct gn_cuda_stream *s, const float *x, size_t count, int8_t *to, float *scales, float *rest,
-				struct gn_err *err);
-/* to = or += the dequantised values. */
-enum gn_status gn_cuda_dequantise(struct gn_cuda_stream *s, const int8_t *from, const float *scales, size_t count, int adds,
-				  float *to, struct gn_err *err);
-
 struct gn_cuda_image_args {
 	enum gn_cuda_type type; /* of the samples */
 	int n, h, w;		/* of the samples */

@@ -29,7 +29,6 @@ struct bench {
 	struct gn_cuda_batch_norm norm;
 	struct gn_cuda_optim *sgd, *lamb;
 	int32_t *found;
-	void *top_k_scratch;
 	struct gn_cuda_image_args images;
 	double copy_rate; /* GB/s */
 };
@@ -38,7 +37,6 @@ struct job {
 	const char *name;
 	enum gn_status (*run)(struct bench *b, struct gn_err *err);
 	double tensors; /* bytes moved, in tensors of the type; at least, where more depends on the values */
-	int floats;	/* of these alone */
 };
 
 static int by_size(const void *a, const void *b)
@@ -240,24 +238,6 @@ static enum gn_status crop(struct bench *b, struct gn_err *err)
 	return gn_cuda_crop_resize_normalise(b->stream, &b->images, err);
 }
 
-static enum gn_status top_k(struct bench *b, struct gn_err *err)
-{
-	return gn_cuda_top_k(b->stream, (const float *)b->tensors[0], b->elements, b->elements / 100, (uint32_t *)b->tensors[1],
-			     (float *)b->tensors[2], NULL, b->top_k_scratch, err);
-}
-
-static enum gn_status quantise(struct bench *b, struct gn_err *err)
-{
-	return gn_cuda_quantise(b->stream, (const float *)b->tensors[0], b->elements, (int8_t *)b->tensors[1], (float *)b->tensors[2],
-				NULL, err);
-}
-
-static enum gn_status dequantise(struct bench *b, struct gn_err *err)
-{
-	return gn_cuda_dequantise(b->stream, (const int8_t *)b->tensors[1], (const float *)b->tensors[2], b->elements, 1,
-				  (float *)b->tensors[3], err);
-}
-
 static enum gn_status optimizers(struct bench *b, struct gn_err *err)
 {
 	struct gn_optim rules[] = {{GN_OPTIM_SGD, 0.9, 0, 0, 0, 0}, {GN_OPTIM_LAMB, 0.9, 0.999, 1e-6, 0, 0}};
@@ -331,9 +311,9 @@ static enum gn_status crops(struct bench *b, const uint8_t *images, void *to, st
 static enum gn_status make_tensors(struct bench *b, struct gn_err *err)
 {
 	size_t bytes = b->elements * gn_cuda_type_bytes(b->type), rows = (size_t)b->batch * SIDE * SIDE;
-	void *taken[13] = {NULL};
+	void *taken[12] = {NULL};
 	enum gn_status status = GN_OK;
-	size_t sizes[13] = {b->elements,
+	size_t sizes[12] = {b->elements,
 			    4,
 			    (size_t)b->batch * IMAGE * IMAGE * 3,
 			    (size_t)b->batch * sizeof(struct gn_crop),
@@ -344,21 +324,19 @@ static enum gn_status make_tensors(struct bench *b, struct gn_err *err)
 			    CHANNELS * 4,
 			    CHANNELS * 4,
 			    CHANNELS * 4,
-			    CHANNELS * 4,
-			    gn_cuda_top_k_scratch_bytes()};
+			    CHANNELS * 4};
 
 	gn_cuda_arena_empty(b->arena);
 	for (int i = 0; !status && i < TENSORS; i++)
 		if (!(status = take(b, bytes, &b->tensors[i], err)))
 			status = fill(b, b->tensors[i], err);
-	for (int i = 0; !status && i < 13; i++)
+	for (int i = 0; !status && i < 12; i++)
 		if (!(status = take(b, sizes[i], &taken[i], err)))
 			status = gn_cuda_fill(b->stream, taken[i], 0, sizes[i], err);
 	if (status)
 		return status;
 	b->argmax = taken[0];
 	b->found = taken[1];
-	b->top_k_scratch = taken[12];
 	for (int i = 0; i < 6; i++)
 		b->channels[i] = taken[6 + i];
 	b->norm = (struct gn_cuda_batch_norm){
@@ -385,39 +363,34 @@ static enum gn_status run_type(struct bench *b, char **beginnings, struct gn_err
 	/* parameters and a slot are read and written, gradients read; as fractions of a tensor */
 	double grads = type_bytes / 4;
 	double images = (double)b->batch * (IMAGE * IMAGE * 3 + CROP * CROP * 4 * type_bytes) / bytes;
-	/* a byte for each four, and a scale for each group */
-	double whole = 0.25 + 1.0 / GN_QUANTISE_GROUP;
-	const struct job jobs[] = {{"copy by the device", copy, 2, 0},
-				   {"batch norm statistics", statistics, 1, 0},
-				   {"batch norm apply+relu", apply, 2, 0},
-				   {"batch norm apply+add+relu", apply_added, 3, 0},
-				   {"batch norm grad sums", grad_sums, 2, 0},
-				   {"batch norm grad apply", grad_apply, 3, 0},
-				   {"batch norm grad sums, add", added_grad_sums, 4, 0},
-				   {"batch norm grad apply, add", added_grad_apply, 3, 0},
-				   {"max pool", max_pool, 1.25 + 0.25 / type_bytes, 0},
-				   {"max pool grad", max_pool_grad, 1.25 + 0.25 / type_bytes, 0},
-				   {"average pool", average, 1, 0},
-				   {"sum a += b", sum, 3, 0},
-				   {"gelu", gelu, 2, 0},
-				   {"gelu grad", gelu_grad, 3, 0},
-				   {"layer norm", layer_norm, 2, 0},
-				   {"layer norm grad", layer_norm_grad, 3, 0},
-				   {"cast bf16 to f16", cast, 2, 0},
-				   {"find what is not finite", find, 1, 0},
-				   {"sgd", sgd, 4 + grads, 0},
-				   {"lamb", lamb, 6 + 2 * grads + 2, 0},
-				   {"crop, resize, normalise", crop, images, 0},
-				   {"top 1 of 100", top_k, 1.02, 1},
-				   {"quantise to int8", quantise, 1 + whole, 1},
-				   {"dequantise, added", dequantise, 2 + whole, 1}};
+	const struct job jobs[] = {{"copy by the device", copy, 2},
+				   {"batch norm statistics", statistics, 1},
+				   {"batch norm apply+relu", apply, 2},
+				   {"batch norm apply+add+relu", apply_added, 3},
+				   {"batch norm grad sums", grad_sums, 2},
+				   {"batch norm grad apply", grad_apply, 3},
+				   {"batch norm grad sums, add", added_grad_sums, 4},
+				   {"batch norm grad apply, add", added_grad_apply, 3},
+				   {"max pool", max_pool, 1.25 + 0.25 / type_bytes},
+				   {"max pool grad", max_pool_grad, 1.25 + 0.25 / type_bytes},
+				   {"average pool", average, 1},
+				   {"sum a += b", sum, 3},
+				   {"gelu", gelu, 2},
+				   {"gelu grad", gelu_grad, 3},
+				   {"layer norm", layer_norm, 2},
+				   {"layer norm grad", layer_norm_grad, 3},
+				   {"cast bf16 to f16", cast, 2},
+				   {"find what is not finite", find, 1},
+				   {"sgd", sgd, 4 + grads},
+				   {"lamb", lamb, 6 + 2 * grads + 2},
+				   {"crop, resize, normalise", crop, images}};
 	enum gn_status status = make_tensors(b, err);
 	float ms;
 
 	for (size_t i = 0; !status && i < sizeof jobs / sizeof *jobs; i++) {
 		double rate;
 
-		if ((jobs[i].floats && b->type != GN_CUDA_F32) || (i > 0 && !is_wanted(jobs[i].name, beginnings)))
+		if (i > 0 && !is_wanted(jobs[i].name, beginnings))
 			continue;
 		if ((status = median_ms(b, &jobs[i], &ms, err)))
 			break;

@@ -75,6 +75,5 @@ void check_loss(struct fixture *b);
 void check_optim(struct fixture *b);
 void check_pointwise(struct fixture *b);
 void check_image(struct fixture *b);
-void check_compress(struct fixture *b);
 
 #endif

@@ -1,7 +1,6 @@
 # The checks of our kernels on a GPU, and the same kernels on the host's processor, which needs no GPU.
 GPU_CHECKS = \
 	tests/gpu/fixture.c tests/gpu/fixture.h \
-	tests/gpu/check_compress.c \
 	tests/gpu/check_image.c \
 	tests/gpu/check_loss.c \
 	tests/gpu/check_norm.c \

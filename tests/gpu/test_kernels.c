@@ -1,5 +1,5 @@
 /* Every kernel of kernels/cuda against the oracle of kernels/ref, over shapes, types and options. Prints TAP.
- * usage: test_kernels [CASES...]   (types norm pool loss optim pointwise image compress; all without) */
+ * usage: test_kernels [CASES...]   (types norm pool loss optim pointwise image; all without) */
 #include "tests/gpu/fixture.h"
 
 #include <stdio.h>
@@ -11,7 +11,6 @@ static const struct {
 } groups[] = {
 	{"types", check_types}, {"norm", check_batch_norm},	{"pool", check_pool},	{"loss", check_loss},
 	{"optim", check_optim}, {"pointwise", check_pointwise}, {"image", check_image},
-	{"compress", check_compress},
 };
 
 static int wanted(const char *name, char **names, int count)
