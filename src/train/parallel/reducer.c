@@ -62,6 +62,20 @@ void gn_reducer_begins(const struct gn_model *model, size_t bucket_bytes, size_t
 	cut(model, bucket_bytes, NULL, NULL, begins);
 }
 
+static enum gn_status prepare(struct gn_reducer *x, size_t begin, size_t end, struct gn_shared_bucket **out, struct gn_err *err)
+{
+	size_t params = gn_model_param_elements(x->options.model);
+	struct gn_shared_bucket *b;
+
+	if (!x->by->bucket_bytes)
+		return GN_OK;
+	*out = b = calloc(1, x->by->bucket_bytes);
+	if (!b)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a bucket");
+	*b = (struct gn_shared_bucket){x->options.flat + begin, end - begin, begin, (end > params ? params : end) - begin};
+	return x->by->prepare(&x->options, b, err);
+}
+
 static enum gn_status prepare_all(struct gn_reducer *x, struct gn_err *err)
 {
 	const struct gn_sharing_options *o = &x->options;
@@ -73,7 +87,7 @@ static enum gn_status prepare_all(struct gn_reducer *x, struct gn_err *err)
 		size_t begin = first ? gn_model_param(o->model, first)->offset : 0;
 
 		x->buckets[b].seen.bytes = (end - begin) * sizeof(float);
-		status = x->by->prepare ? x->by->prepare(o, o->flat + begin, end - begin, &x->buckets[b].shared, err) : GN_OK;
+		status = prepare(x, begin, end, &x->buckets[b].shared, err);
 		end = begin;
 	}
 	return status;
@@ -112,8 +126,10 @@ void gn_reducer_destroy(struct gn_reducer *x)
 	if (!x)
 		return;
 	for (size_t b = 0; x->buckets && b < x->count; b++)
-		if (x->buckets[b].shared)
+		if (x->buckets[b].shared) {
 			x->by->free(x->buckets[b].shared);
+			free(x->buckets[b].shared);
+		}
 	free(x->buckets);
 	free(x->bucket_of);
 	free(x);

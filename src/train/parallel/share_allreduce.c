@@ -2,8 +2,6 @@
  * are complete. */
 #include "src/train/parallel/sharing.h"
 
-#include <stdlib.h>
-
 struct allreduce_bucket {
 	struct gn_shared_bucket base;
 	struct gn_coll *coll;
@@ -21,24 +19,13 @@ static int allreduce_fits(const struct gn_sharing_options *o)
 	return 1;
 }
 
-static enum gn_status allreduce_prepare(const struct gn_sharing_options *o, float *data, size_t count, struct gn_shared_bucket **out,
-					struct gn_err *err)
+static enum gn_status allreduce_prepare(const struct gn_sharing_options *o, struct gn_shared_bucket *b, struct gn_err *err)
 {
-	struct gn_coll_args args = {.what = GN_COLLECTIVE_ALLREDUCE, .out = data, .count = count, .type = GN_F32, .memory = o->memory,
-				    .algorithm = o->memory == GN_MEMORY_HOST ? o->algo : NULL};
-	struct allreduce_bucket *b = malloc(sizeof *b);
-	enum gn_status status;
+	struct gn_coll_args args = {.what = GN_COLLECTIVE_ALLREDUCE, .out = b->data, .count = b->count, .type = GN_F32,
+				    .memory = o->memory, .algorithm = o->memory == GN_MEMORY_HOST ? o->algo : NULL};
 
-	if (!b)
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a bucket");
-	b->base.by = &gn_share_allreduce;
-	b->memory = o->memory;
-	status = gn_coll_prepare(o->comm, &args, &b->coll, err);
-	if (status)
-		free(b);
-	else
-		*out = &b->base;
-	return status;
+	of(b)->memory = o->memory;
+	return gn_coll_prepare(o->comm, &args, &of(b)->coll, err);
 }
 
 static enum gn_status allreduce_start(struct gn_shared_bucket *b, const struct gn_event *after, struct gn_err *err)
@@ -59,7 +46,6 @@ static enum gn_status allreduce_wait(struct gn_shared_bucket *b, struct gn_err *
 static void allreduce_free(struct gn_shared_bucket *b)
 {
 	gn_coll_free(of(b)->coll);
-	free(b);
 }
 
 static const struct gn_coll *allreduce_coll(const struct gn_shared_bucket *b)
@@ -69,5 +55,5 @@ static const struct gn_coll *allreduce_coll(const struct gn_shared_bucket *b)
 	return bucket->memory == GN_MEMORY_HOST ? bucket->coll : NULL;
 }
 
-const struct gn_sharing gn_share_allreduce = {"allreduce",   allreduce_fits, allreduce_prepare, allreduce_start, allreduce_test,
-					      allreduce_wait, allreduce_free, allreduce_coll, NULL};
+const struct gn_sharing gn_share_allreduce = {"allreduce", allreduce_fits, sizeof(struct allreduce_bucket), allreduce_prepare, allreduce_start,
+					      allreduce_test, allreduce_wait, allreduce_free, allreduce_coll, NULL};

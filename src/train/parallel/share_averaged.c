@@ -5,13 +5,9 @@
 
 #include "src/base/vector.h"
 
-#include <stdlib.h>
-
 struct averaged_bucket {
 	struct gn_shared_bucket base;
 	struct gn_local_steps *local;
-	float *data;
-	size_t count;	     /* gradients */
 	int ranks;
 	struct gn_coll *all; /* with what follows them */
 	struct gn_coll *tail; /* of the array; NULL: another bucket starts last */
@@ -32,30 +28,18 @@ static void averaged_free(struct gn_shared_bucket *b)
 {
 	gn_coll_free(of(b)->all);
 	gn_coll_free(of(b)->tail);
-	free(b);
 }
 
-static enum gn_status averaged_prepare(const struct gn_sharing_options *o, float *data, size_t count, struct gn_shared_bucket **out,
-				       struct gn_err *err)
+static enum gn_status averaged_prepare(const struct gn_sharing_options *o, struct gn_shared_bucket *shared, struct gn_err *err)
 {
-	size_t params = gn_model_param_elements(o->model), offset = (size_t)(data - o->flat);
-	struct averaged_bucket *b = calloc(1, sizeof *b);
-	enum gn_status status;
+	float *tail = o->flat + gn_model_param_elements(o->model);
+	struct averaged_bucket *b = of(shared);
+	enum gn_status status = gn_coll_allreduce(o->comm, shared->data, shared->count, GN_F32, NULL, o->algo, &b->all, err);
 
-	if (!b)
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a bucket");
-	b->base.by = &gn_share_averaged;
 	b->local = o->local;
-	b->data = data;
-	b->count = offset + count > params ? params - offset : count;
 	b->ranks = gn_comm_size(o->comm);
-	status = gn_coll_allreduce(o->comm, data, count, GN_F32, NULL, o->algo, &b->all, err);
-	if (!status && !offset)
-		status = gn_coll_allreduce(o->comm, o->flat + params, o->tail_elements, GN_F32, NULL, o->algo, &b->tail, err);
-	if (status)
-		averaged_free(&b->base);
-	else
-		*out = &b->base;
+	if (!status && !shared->begin)
+		status = gn_coll_allreduce(o->comm, tail, o->tail_elements, GN_F32, NULL, o->algo, &b->tail, err);
 	return status;
 }
 
@@ -87,7 +71,7 @@ static enum gn_status averaged_start(struct gn_shared_bucket *shared, const stru
 	(void)after;
 	b->running = b->all;
 	if (b->local->is_active) {
-		*b->local->flag += scale(b->data, b->count, (float)b->ranks);
+		*b->local->flag += scale(shared->data, shared->gradients, (float)b->ranks);
 		b->running = b->tail;
 	}
 	return b->running ? gn_coll_start(b->running, NULL, err) : GN_OK;
@@ -104,5 +88,5 @@ static enum gn_status averaged_wait(struct gn_shared_bucket *b, struct gn_err *e
 	return of(b)->running ? gn_coll_wait(of(b)->running, err) : GN_OK;
 }
 
-const struct gn_sharing gn_share_averaged = {"averaged", averaged_fits, averaged_prepare, averaged_start, averaged_test, averaged_wait,
-					     averaged_free, NULL, NULL};
+const struct gn_sharing gn_share_averaged = {"averaged", averaged_fits, sizeof(struct averaged_bucket), averaged_prepare, averaged_start,
+					     averaged_test, averaged_wait, averaged_free, NULL, NULL};

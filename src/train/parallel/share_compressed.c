@@ -5,8 +5,6 @@
 #include "src/train/parallel/compress_internal.h"
 #include "src/train/parallel/sharing.h"
 
-#include <stdlib.h>
-
 struct compressed_bucket {
 	struct gn_shared_bucket base;
 	struct gn_codec_bucket b;
@@ -56,31 +54,22 @@ static void compressed_free(struct gn_shared_bucket *shared)
 	gn_coll_free(x->exact);
 	x->b.c->sent_bytes -= x->exact_bytes;
 	free_codec(&x->b);
-	free(x);
 }
 
-static enum gn_status compressed_prepare(const struct gn_sharing_options *o, float *data, size_t count, struct gn_shared_bucket **out,
-					 struct gn_err *err)
+static enum gn_status compressed_prepare(const struct gn_sharing_options *o, struct gn_shared_bucket *shared, struct gn_err *err)
 {
-	size_t params = gn_model_param_elements(o->model), offset = (size_t)(data - o->flat);
-	size_t tail = offset + count > params ? offset + count - params : 0;
-	struct compressed_bucket *x = calloc(1, sizeof *x);
+	size_t tail = shared->count - shared->gradients;
+	struct compressed_bucket *x = of(shared);
 	enum gn_status status;
 
-	if (!x)
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a bucket");
-	x->base.by = &gn_share_compressed;
-	x->b = (struct gn_codec_bucket){.c = o->compressor, .data = data, .count = count - tail, .offset = offset};
+	x->b = (struct gn_codec_bucket){.c = o->compressor, .data = shared->data, .count = shared->gradients, .offset = shared->begin};
 	status = prepare_codec(&x->b, err);
 	if (!status && tail)
-		status = gn_coll_allreduce(o->comm, data + count - tail, tail, GN_F32, NULL, o->algo, &x->exact, err);
-	if (status) {
-		compressed_free(&x->base);
+		status = gn_coll_allreduce(o->comm, shared->data + shared->gradients, tail, GN_F32, NULL, o->algo, &x->exact, err);
+	if (status)
 		return status;
-	}
 	x->exact_bytes = gn_compress_dense_bytes(tail * sizeof(float), gn_comm_size(o->comm));
 	x->b.c->sent_bytes += x->exact_bytes;
-	*out = &x->base;
 	return GN_OK;
 }
 
@@ -160,5 +149,5 @@ static enum gn_status compressed_wait(struct gn_shared_bucket *b, struct gn_err 
 	return advance(of(b), 1, &done, err);
 }
 
-const struct gn_sharing gn_share_compressed = {"compressed", compressed_fits, compressed_prepare, compressed_start, compressed_test,
-					       compressed_wait, compressed_free, NULL, NULL};
+const struct gn_sharing gn_share_compressed = {"compressed", compressed_fits, sizeof(struct compressed_bucket), compressed_prepare, compressed_start,
+					       compressed_test, compressed_wait, compressed_free, NULL, NULL};

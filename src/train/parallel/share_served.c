@@ -6,14 +6,10 @@
 
 #include "src/base/vector.h"
 
-#include <stdlib.h>
-
 struct served_bucket {
 	struct gn_shared_bucket base;
 	struct gn_server_client *servers;
 	struct gn_server_pushes *pushes;
-	const float *data;
-	size_t count;	      /* gradients */
 	float *flag;
 	struct gn_coll *tail; /* NULL: of one worker, and of other buckets */
 	int is_summed;
@@ -34,30 +30,19 @@ static void served_free(struct gn_shared_bucket *b)
 {
 	gn_coll_free(of(b)->tail);
 	gn_server_pushes_free(of(b)->pushes);
-	free(b);
 }
 
-static enum gn_status served_prepare(const struct gn_sharing_options *o, float *data, size_t count, struct gn_shared_bucket **out,
-				     struct gn_err *err)
+static enum gn_status served_prepare(const struct gn_sharing_options *o, struct gn_shared_bucket *shared, struct gn_err *err)
 {
-	size_t params = gn_model_param_elements(o->model), begin = (size_t)(data - o->flat);
-	struct served_bucket *b = calloc(1, sizeof *b);
+	size_t params = gn_model_param_elements(o->model);
+	struct served_bucket *b = of(shared);
 	enum gn_status status;
 
-	if (!b)
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a bucket");
-	b->base.by = &gn_share_served;
 	b->servers = o->servers;
-	b->data = data;
-	b->count = begin + count > params ? params - begin : count;
 	b->flag = o->served_flag;
-	status = gn_server_pushes_create(o->servers, data, params, begin, b->count, &b->pushes, err);
-	if (!status && !begin && gn_comm_size(o->comm) > 1)
+	status = gn_server_pushes_create(o->servers, shared->data, params, shared->begin, shared->gradients, &b->pushes, err);
+	if (!status && !shared->begin && gn_comm_size(o->comm) > 1)
 		status = gn_coll_allreduce(o->comm, o->flat + params, o->tail_elements, GN_F32, NULL, o->algo, &b->tail, err);
-	if (status)
-		served_free(&b->base);
-	else
-		*out = &b->base;
 	return status;
 }
 
@@ -84,7 +69,7 @@ static enum gn_status served_start(struct gn_shared_bucket *shared, const struct
 	enum gn_status status = gn_server_pushes_start(b->pushes, err);
 
 	(void)after;
-	*b->flag += flag_of(b->data, b->count);
+	*b->flag += flag_of(shared->data, shared->gradients);
 	b->is_summed = !b->tail;
 	return status || !b->tail ? status : gn_coll_start(b->tail, NULL, err);
 }
@@ -120,5 +105,5 @@ static enum gn_status served_wait(struct gn_shared_bucket *shared, struct gn_err
 	return status ? status : b->err.status;
 }
 
-const struct gn_sharing gn_share_served = {"served", served_fits, served_prepare, served_start, served_test, served_wait, served_free,
-					   NULL, NULL};
+const struct gn_sharing gn_share_served = {"served", served_fits, sizeof(struct served_bucket), served_prepare, served_start, served_test,
+					   served_wait, served_free, NULL, NULL};

@@ -4,8 +4,6 @@
 #include "src/train/parallel/shard.h"
 #include "src/train/parallel/sharing.h"
 
-#include <stdlib.h>
-
 struct sharded_bucket {
 	struct gn_shared_bucket base;
 	struct gn_coll *scatter;  /* NULL, as the next: an empty range */
@@ -33,38 +31,29 @@ static void sharded_free(struct gn_shared_bucket *b)
 	gn_coll_free(of(b)->gather);
 	gn_coll_free(of(b)->tail);
 	gn_coll_free(of(b)->rest);
-	free(b);
 }
 
-static enum gn_status sharded_prepare(const struct gn_sharing_options *o, float *data, size_t count, struct gn_shared_bucket **out,
-				      struct gn_err *err)
+static enum gn_status sharded_prepare(const struct gn_sharing_options *o, struct gn_shared_bucket *shared, struct gn_err *err)
 {
-	size_t params = gn_model_param_elements(o->model), begin = (size_t)(data - o->flat), rest;
-	const struct gn_shard_range r = gn_shard_range(params, gn_comm_size(o->comm), begin, begin + count);
+	size_t params = gn_model_param_elements(o->model), end = shared->begin + shared->count;
+	size_t rest = gn_shard_rest(params, gn_comm_size(o->comm));
+	const struct gn_shard_range r = gn_shard_range(params, gn_comm_size(o->comm), shared->begin, end);
 	struct gn_coll_args scatter = {.what = GN_COLLECTIVE_REDUCE_SCATTER, .out = o->flat + r.begin, .count = r.each, .type = GN_F32,
 				       .algorithm = o->algo};
 	struct gn_coll_args gather = {.what = GN_COLLECTIVE_ALLGATHER, .out = o->shard_params + r.begin, .count = r.each, .type = GN_F32,
 				      .algorithm = o->algo};
-	struct sharded_bucket *b = calloc(1, sizeof *b);
+	struct sharded_bucket *b = of(shared);
 	enum gn_status status = GN_OK;
 
-	if (!b)
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a bucket");
-	b->base.by = &gn_share_sharded;
 	b->is_partial = o->is_partial;
 	if (r.each)
 		status = gn_coll_prepare(o->comm, &scatter, &b->scatter, err);
 	if (!status && r.each)
 		status = gn_coll_prepare(o->comm, &gather, &b->gather, err);
-	rest = gn_shard_rest(params, gn_comm_size(o->comm));
-	if (!status && begin + count > params)
-		status = gn_coll_allreduce(o->comm, o->flat + rest, begin + count - rest, GN_F32, NULL, o->algo, &b->tail, err);
-	if (!status && begin + count > params && params > rest)
+	if (!status && end > params)
+		status = gn_coll_allreduce(o->comm, o->flat + rest, end - rest, GN_F32, NULL, o->algo, &b->tail, err);
+	if (!status && end > params && params > rest)
 		status = gn_coll_allreduce(o->comm, o->flat + rest, params - rest, GN_F32, NULL, o->algo, &b->rest, err);
-	if (status)
-		sharded_free(&b->base);
-	else
-		*out = &b->base;
 	return status;
 }
 
@@ -107,5 +96,5 @@ static struct gn_coll *sharded_gather(const struct gn_shared_bucket *b)
 	return ((const struct sharded_bucket *)b)->gather;
 }
 
-const struct gn_sharing gn_share_sharded = {"sharded", sharded_fits, sharded_prepare, sharded_start, sharded_test, sharded_wait,
-					    sharded_free, NULL, sharded_gather};
+const struct gn_sharing gn_share_sharded = {"sharded", sharded_fits, sizeof(struct sharded_bucket), sharded_prepare, sharded_start, sharded_test,
+					    sharded_wait, sharded_free, NULL, sharded_gather};

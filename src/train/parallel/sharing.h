@@ -30,31 +30,33 @@ struct gn_sharing_options {
 	const int *is_partial;		  /* with shard_params: what follows the parameters is left alone while it is set; NULL: never */
 };
 
-/* A bucket that is prepared for one way. */
-struct gn_shared_bucket;
+/* The first member of each way's own bucket. */
+struct gn_shared_bucket {
+	float *data;
+	size_t count;	  /* floats */
+	size_t begin;	  /* where they are in the array */
+	size_t gradients; /* of count; the rest belongs to the tail */
+};
 
 struct gn_sharing {
 	const char *name;
 	/* Whether it is for these options. */
 	int (*fits)(const struct gn_sharing_options *o);
-	/* For count floats at data. NULL: nothing is to be done, and start, test, wait and free are not called. */
-	enum gn_status (*prepare)(const struct gn_sharing_options *o, float *data, size_t count, struct gn_shared_bucket **out,
-				  struct gn_err *err);
+	/* Of a bucket, which the reducer allocates. 0: nothing is to be done, and the functions below are not called. */
+	size_t bucket_bytes;
+	/* The first member is set, the others are zero. free is called after a failure, too. */
+	enum gn_status (*prepare)(const struct gn_sharing_options *o, struct gn_shared_bucket *b, struct gn_err *err);
 	/* When after is done; NULL: at once. Does not block. */
 	enum gn_status (*start)(struct gn_shared_bucket *b, const struct gn_event *after, struct gn_err *err);
 	/* Makes progress; does not block. */
 	enum gn_status (*test)(struct gn_shared_bucket *b, int *done, struct gn_err *err);
 	enum gn_status (*wait)(struct gn_shared_bucket *b, struct gn_err *err);
+	/* All but the bucket itself. */
 	void (*free)(struct gn_shared_bucket *b);
 	/* The collective that it is; NULL, or returns NULL: it is none of the communicator's. */
 	const struct gn_coll *(*coll)(const struct gn_shared_bucket *b);
 	/* What brings a bucket's updated parameters to all ranks, beside the next step's forward; NULL, or returns NULL: nothing does. */
 	struct gn_coll *(*gather)(const struct gn_shared_bucket *b);
-};
-
-/* The first member of each way's own. */
-struct gn_shared_bucket {
-	const struct gn_sharing *by;
 };
 
 /* One rank: nothing is shared. Several: an allreduce of the communicator, or, of host memory, what a method of compression or local steps
