@@ -23,6 +23,19 @@ ssize_t gn_read_some(int fd, void *data, size_t len_bytes)
 	return n;
 }
 
+ssize_t gn_file_read_start(const char *path, char *text, size_t size)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t len = 0, n = fd < 0 ? -1 : 1;
+
+	while (fd >= 0 && (n = gn_read_some(fd, text + len, size - 1 - (size_t)len)) > 0)
+		len += n;
+	if (fd >= 0)
+		close(fd);
+	text[len] = 0;
+	return n < 0 && !len ? -1 : len;
+}
+
 enum gn_status gn_pread_full(int fd, void *data, size_t len_bytes, uint64_t offset, const char *path,
 			     struct gn_err *err)
 {

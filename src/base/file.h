@@ -13,6 +13,9 @@
 
 /* One read(2), repeated after EINTR. Returns -1 with errno on failure. */
 ssize_t gn_read_some(int fd, void *data, size_t len_bytes);
+/* The beginning of a file, size - 1 bytes at the most, which is all of one that the kernel makes, with a zero byte behind. Returns its length; -1
+ * with errno when the file cannot be read, and text is "". */
+ssize_t gn_file_read_start(const char *path, char *text, size_t size);
 /* Reads exactly len_bytes at offset; GN_ERR_DATA when the file ends earlier. path appears only in the message. */
 enum gn_status gn_pread_full(int fd, void *data, size_t len_bytes, uint64_t offset, const char *path,
 			     struct gn_err *err);

@@ -20,6 +20,7 @@ libgannet_base_a_SOURCES = \
 	src/base/philox.c src/base/philox.h \
 	src/base/crop.h \
 	src/base/thread_pool.c src/base/thread_pool.h \
+	src/base/process.c src/base/process.h \
 	src/base/progress_bar.c src/base/progress_bar.h \
 	src/base/sha256.c src/base/sha256.h \
 	src/base/sort.h \

@@ -3,6 +3,7 @@
 
 #include "src/base/alloc.h"
 #include "src/base/clock.h"
+#include "src/base/process.h"
 #include "src/train/plan/device.h"
 #include "src/train/model/init.h"
 #include "src/train/loop/input.h"
@@ -13,33 +14,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 /* --- of the process --- */
-
-/* Since the kernel started this process, to its tick of 10 ms; below 0 where /proc does not say. */
-static double process_age_s(void)
-{
-	char text[1024];
-	unsigned long long began = 0;
-	struct timespec now;
-	FILE *f = fopen("/proc/self/stat", "r");
-	size_t len = f ? fread(text, 1, sizeof text - 1, f) : 0;
-	const char *p;
-
-	if (f)
-		fclose(f);
-	text[len] = 0;
-	/* The name may hold anything but is the last thing in brackets; the time is field 22. */
-	p = strrchr(text, ')');
-	for (int field = 2; p && field < 22; field++)
-		p = strchr(p + 1, ' ');
-	if (!p || sscanf(p, "%llu", &began) != 1)
-		return -1;
-	clock_gettime(CLOCK_BOOTTIME, &now);
-	return (double)now.tv_sec + (double)now.tv_nsec * 1e-9 - (double)began / (double)sysconf(_SC_CLK_TCK);
-}
 
 /* getrusage would count the parent's, before exec, too. */
 static uint64_t peak_bytes(void)
@@ -262,10 +238,10 @@ static enum gn_status measure(struct train_bench *b, struct gn_err *err)
 		double parts[PARTS] = {0};
 
 		if (k == 0)
-			b->first_begins_s = process_age_s();
+			b->first_begins_s = gn_process_age_s();
 		status = gn_bench_train_step(b, k, parts, err);
 		if (k == 0)
-			b->first_ends_s = process_age_s();
+			b->first_ends_s = gn_process_age_s();
 		for (int i = 0; i < PARTS && k >= warmup; i++)
 			b->times[i][k - warmup] = parts[i];
 	}

@@ -2,14 +2,13 @@
 
 #include "src/base/clock.h"
 #include "src/base/descriptors.h"
-#include "src/base/file.h"
 #include "src/base/oom.h"
+#include "src/base/process.h"
 #include "src/cmd/cmd.h"
 #include "src/cmd/stop.h"
 #include "src/jobs/exec_guard.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -134,21 +133,9 @@ static void handle_abort(struct gn_launch_job *j, struct gn_pmix_server *server)
 /* Stopped by SIGSTOP or the like; not by a debugger. */
 static int is_stopped(pid_t pid)
 {
-	char path[64], text[256];
-	const char *state = NULL;
-	ssize_t n = -1;
-	int fd;
+	struct gn_process p;
 
-	snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd >= 0) {
-		n = gn_read_some(fd, text, sizeof text - 1);
-		close(fd);
-	}
-	text[n > 0 ? n : 0] = 0;
-	/* the state follows the program name, which may contain any character */
-	state = strrchr(text, ')');
-	return state && !strncmp(state, ") T", 3);
+	return gn_process_read(pid, &p) && p.state == 'T';
 }
 
 static int count_stopped(const struct gn_launch_job *j)

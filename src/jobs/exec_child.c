@@ -180,18 +180,12 @@ enum gn_status gn_exec_child_start(const struct gn_exec_child_options *o, struct
 /* slurmstepd signals every process of the step itself, and so does a terminal those of its group. */
 static int program_has_it(const struct gn_exec_child *c, const struct arrived *a)
 {
-	char path[64], name[32] = "";
-	int fd;
+	char path[64], name[32];
 
 	if (a->from_kernel)
 		return !c->group;
 	snprintf(path, sizeof path, "/proc/%d/comm", (int)a->sender);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd >= 0) {
-		if (gn_read_some(fd, name, sizeof name - 1) < 0)
-			*name = 0;
-		close(fd);
-	}
+	gn_file_read_start(path, name, sizeof name);
 	return !strncmp(name, "slurmstepd", 10);
 }
 
@@ -293,16 +287,10 @@ const char *gn_exec_child_last_lines(const struct gn_exec_child *c)
 static int kill_children(void)
 {
 	char path[64], text[4096], *at = text, *end;
-	int fd, count = 0;
-	ssize_t n = -1;
+	int count = 0;
 
 	snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd >= 0) {
-		n = gn_read_some(fd, text, sizeof text - 1);
-		close(fd);
-	}
-	text[n > 0 ? n : 0] = 0;
+	gn_file_read_start(path, text, sizeof text);
 	for (long pid; (pid = strtol(at, &end, 10)) > 0; at = end) {
 		kill((pid_t)pid, SIGKILL);
 		count++;

@@ -2,10 +2,10 @@
 
 #include "src/base/clock.h"
 #include "src/base/file.h"
+#include "src/base/process.h"
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdint.h>
@@ -32,8 +32,9 @@ struct order {
 };
 
 struct process {
-	pid_t pid, parent, group;
+	pid_t pid;
 	int chosen;
+	struct gn_process is;
 };
 
 struct watch {
@@ -45,38 +46,19 @@ struct watch {
 	char *text; /* ENVIRONMENT_MAX */
 };
 
-static size_t read_of(pid_t pid, const char *file, char *text, size_t size)
-{
-	char path[64];
-	size_t len = 0;
-	ssize_t n = 0;
-	int fd;
-
-	snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, file);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	while (fd >= 0 && len < size && (n = gn_read_some(fd, text + len, size - len)) > 0)
-		len += (size_t)n;
-	if (fd >= 0)
-		close(fd);
-	return len;
-}
-
-/* Whether a process is one of the programs, or known by group or mark; fills in parent and group. Not if it has ended. */
+/* Whether a process is one of the programs, or known by group or mark; fills in the rest. Not if it has ended. */
 static int read_process(struct watch *w, struct process *p)
 {
-	char stat[512], state;
-	const char *end;
-	size_t len = read_of(p->pid, "stat", stat, sizeof stat - 1);
+	char path[64];
+	ssize_t len;
 
-	stat[len] = 0;
-	/* the name of the program may contain any character */
-	end = strrchr(stat, ')');
-	if (!end || sscanf(end, ") %c %d %d", &state, &p->parent, &p->group) != 3 || state == 'Z' || state == 'X')
+	if (!gn_process_read(p->pid, &p->is) || gn_process_has_ended(&p->is))
 		return 0;
 	for (int i = 0; i < w->program_count; i++)
-		p->chosen |= p->pid == w->programs[i] || p->group == w->programs[i];
-	len = p->chosen ? 0 : read_of(p->pid, "environ", w->text, ENVIRONMENT_MAX);
-	p->chosen |= len && memmem(w->text, len, w->mark, strlen(w->mark));
+		p->chosen |= p->pid == w->programs[i] || p->is.group == w->programs[i];
+	snprintf(path, sizeof path, "/proc/%d/environ", (int)p->pid);
+	len = p->chosen ? 0 : gn_file_read_start(path, w->text, ENVIRONMENT_MAX);
+	p->chosen |= len > 0 && memmem(w->text, (size_t)len, w->mark, strlen(w->mark));
 	return 1;
 }
 
@@ -111,7 +93,7 @@ static int choose_children(struct watch *w)
 
 	for (size_t i = 0; i < w->count; i++)
 		for (size_t k = 0; k < w->count && !w->list[i].chosen; k++)
-			if (w->list[k].chosen && w->list[k].pid == w->list[i].parent)
+			if (w->list[k].chosen && w->list[k].pid == w->list[i].is.parent)
 				chosen = w->list[i].chosen = 1;
 	return chosen;
 }

@@ -1,12 +1,17 @@
 #include "tests/test.h"
 
 #include "src/base/file.h"
+#include "src/base/process.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static char root[64];
@@ -94,6 +99,58 @@ static void test_dirs_and_links(void **state)
 	assert_ok(gn_remove_tree(path, &err));
 }
 
+static void test_start(void **state)
+{
+	char path[128], text[8] = "before";
+	struct gn_err err;
+
+	(void)state;
+	assert_ok(gn_path_join(path, sizeof path, root, "start", &err));
+	assert_int_equal(gn_file_read_start(path, text, sizeof text), -1);
+	assert_int_equal(errno, ENOENT);
+	assert_string_equal(text, "");
+	assert_int_equal(gn_file_read_start(root, text, sizeof text), -1);
+	assert_ok(gn_file_replace(path, "1234567890", 10, &err));
+	assert_int_equal(gn_file_read_start(path, text, sizeof text), 7);
+	assert_string_equal(text, "1234567");
+	assert_int_equal(gn_file_read_start("/dev/null", text, sizeof text), 0);
+	assert_string_equal(text, "");
+}
+
+/* Of this process under a name like the end of a name, of a child that is stopped, and of one that has ended. */
+static void test_process(void **state)
+{
+	struct gn_process self, child;
+	siginfo_t info;
+	pid_t pid;
+
+	(void)state;
+	assert_int_equal(prctl(PR_SET_NAME, "a) Z 1 2"), 0);
+	assert_true(gn_process_read(getpid(), &self));
+	assert_false(gn_process_has_ended(&self));
+	assert_int_equal(self.parent, getppid());
+	assert_int_equal(self.group, getpgrp());
+	assert_in_range(gn_process_age_s() * 1000, 0, 600000);
+	pid = fork();
+	if (!pid) {
+		setpgid(0, 0);
+		raise(SIGSTOP);
+		_exit(0);
+	}
+	assert_int_equal(waitid(P_PID, (id_t)pid, &info, WSTOPPED), 0);
+	assert_true(gn_process_read(pid, &child));
+	assert_int_equal(child.state, 'T');
+	assert_int_equal(child.parent, getpid());
+	assert_int_equal(child.group, pid);
+	assert_true(child.start >= self.start);
+	assert_int_equal(kill(pid, SIGCONT), 0);
+	assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
+	assert_true(gn_process_read(pid, &child));
+	assert_true(gn_process_has_ended(&child));
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	assert_false(gn_process_read(pid, &child));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -101,6 +158,8 @@ int main(void)
 		cmocka_unit_test(test_replace_leaves_nothing_on_failure),
 		cmocka_unit_test(test_short_file),
 		cmocka_unit_test(test_dirs_and_links),
+		cmocka_unit_test(test_start),
+		cmocka_unit_test(test_process),
 	};
 
 	return cmocka_run_group_tests_name("base/file", tests, make_root, drop_root);

@@ -4,7 +4,6 @@
 #include "src/base/file.h"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <linux/ethtool.h>
 #include <linux/sockios.h>
@@ -24,19 +23,9 @@
 static int read_text(char *text, size_t size, const char *format, const char *a, const char *b, const char *c)
 {
 	char path[PATH_MAX];
-	ssize_t n;
-	int fd;
 
-	if ((size_t)snprintf(path, sizeof path, format, a, b, c) >= sizeof path)
+	if ((size_t)snprintf(path, sizeof path, format, a, b, c) >= sizeof path || gn_file_read_start(path, text, size) < 0)
 		return -1;
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return -1;
-	n = gn_read_some(fd, text, size - 1);
-	close(fd);
-	if (n < 0)
-		return -1;
-	text[n] = 0;
 	text[strcspn(text, "\n")] = 0;
 	return 0;
 }

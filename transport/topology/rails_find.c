@@ -5,7 +5,6 @@
 
 #include <arpa/inet.h>
 #include <dirent.h>
-#include <fcntl.h>
 #include <ifaddrs.h>
 #include <limits.h>
 #include <linux/ethtool.h>
@@ -145,19 +144,11 @@ static enum gn_status add_net(const struct gn_devices *devices, const char *allo
 static int read_port_text(const char *ports, const char *port, const char *file, char *text, size_t size)
 {
 	char path[PATH_MAX];
-	ssize_t n = -1;
-	int fd;
 
-	if ((size_t)snprintf(path, sizeof path, "%s/%s/%s", ports, port, file) >= sizeof path)
+	if ((size_t)snprintf(path, sizeof path, "%s/%s/%s", ports, port, file) >= sizeof path || gn_file_read_start(path, text, size) < 0)
 		return -1;
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd >= 0) {
-		n = gn_read_some(fd, text, size - 1);
-		close(fd);
-	}
-	text[n > 0 ? n : 0] = 0;
 	text[strcspn(text, "\n")] = 0;
-	return n < 0 ? -1 : 0;
+	return 0;
 }
 
 static int has_address(const struct ifaddrs *a, const struct in6_addr *wanted)

@@ -3,6 +3,7 @@
 
 #include "src/base/file.h"
 #include "src/base/json.h"
+#include "src/base/process.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,25 +17,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* field 22 of /proc/PID/stat */
 int64_t gn_owner_start_of(int64_t pid)
 {
-	char path[64], text[1024] = "", state = 'X';
-	const char *end;
-	long long start = 0;
-	ssize_t len;
-	int fd;
+	struct gn_process p;
 
-	snprintf(path, sizeof path, "/proc/%" PRId64 "/stat", pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	len = fd < 0 ? -1 : gn_read_some(fd, text, sizeof text - 1);
-	if (fd >= 0)
-		close(fd);
-	end = len > 0 ? strrchr(text, ')') : NULL;
-	if (!end || sscanf(end + 1, " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %lld", &state,
-			   &start) != 2)
-		return 0;
-	return state == 'Z' || state == 'X' ? 0 : start;
+	return gn_process_read(pid, &p) && !gn_process_has_ended(&p) ? p.start : 0;
 }
 
 static void copy_variable(const char *name, char *out, size_t size)
@@ -46,14 +33,9 @@ static void copy_variable(const char *name, char *out, size_t size)
 
 static void read_boot(char boot[65])
 {
-	char text[65] = "";
-	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-
-	if (fd >= 0 && gn_read_some(fd, text, sizeof text - 1) > 0)
-		text[strcspn(text, "\n")] = '\0';
-	if (fd >= 0)
-		close(fd);
-	memcpy(boot, text, sizeof text);
+	memset(boot, 0, 65);
+	gn_file_read_start("/proc/sys/kernel/random/boot_id", boot, 65);
+	boot[strcspn(boot, "\n")] = '\0';
 }
 
 enum gn_status gn_owner_identify(struct gn_owner_identity *self, struct gn_err *err)

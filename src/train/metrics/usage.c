@@ -1,14 +1,15 @@
 #include "src/train/metrics/usage.h"
 
+#include "src/base/process.h"
 #include "transport/bootstrap/world.h"
 #include "transport/coll/agree.h"
 
+#include <math.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
 /* What each rank reports. load: of the first rank of a node, else 0. */
@@ -27,24 +28,6 @@ struct gn_usage_meter {
 static double seconds(struct timeval t)
 {
 	return (double)t.tv_sec + (double)t.tv_usec / 1e6;
-}
-
-/* Field 22 of /proc/self/stat, in ticks since boot; it follows the program's name, which may hold anything. */
-static double process_age_s(void)
-{
-	FILE *file = fopen("/proc/self/stat", "re");
-	char text[1024] = "", *at;
-	unsigned long long started = 0;
-	struct timespec now;
-
-	if (!file)
-		return 0;
-	at = fgets(text, sizeof text, file) ? strrchr(text, ')') : NULL;
-	fclose(file);
-	if (!at || sscanf(at, ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", &started) != 1 ||
-	    clock_gettime(CLOCK_BOOTTIME, &now))
-		return 0;
-	return (double)now.tv_sec + (double)now.tv_nsec / 1e9 - (double)started / (double)sysconf(_SC_CLK_TCK);
 }
 
 /* Resident pages: field 2 of /proc/self/statm. */
@@ -163,7 +146,7 @@ enum gn_status gn_usage_gather(struct gn_usage_meter *m, struct gn_err *err)
 	status = gn_agree_gather(m->comm, &mine, sizeof mine, m->all, err);
 	if (status)
 		return status;
-	u->age_s = process_age_s();
+	u->age_s = fmax(gn_process_age_s(), 0);
 	u->cpu_s = u->max_rss_bytes = 0;
 	for (int n = 0; n < u->nodes; n++)
 		u->node[n].rss_bytes = 0;

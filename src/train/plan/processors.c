@@ -1,5 +1,6 @@
 #include "src/train/plan/processors.h"
 
+#include "src/base/file.h"
 #include "transport/coll/agree.h"
 
 #include <stdio.h>
@@ -39,13 +40,9 @@ void gn_processors_count(const struct gn_processors_rank *ranks, int count, stru
 /* The same for all that runs on one kernel, whatever its host is called. */
 static void find_kernel(struct gn_comm *comm, char *out, size_t size)
 {
-	FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
-
 	memset(out, 0, size);
-	if (!file || !fgets(out, (int)size, file))
+	if (gn_file_read_start("/proc/sys/kernel/random/boot_id", out, size) <= 0)
 		snprintf(out, size, "%s", gn_world_host_of(gn_comm_world(comm), gn_comm_rank(comm)));
-	if (file)
-		fclose(file);
 }
 
 enum gn_status gn_processors_gather(struct gn_comm *comm, int threads, struct gn_processors *out, struct gn_err *err)

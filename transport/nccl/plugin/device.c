@@ -5,13 +5,11 @@
 #include "transport/topology/devices.h"
 #include "transport/ucx/ucx_common.h"
 
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <ucp/api/ucp.h>
-#include <unistd.h>
 
 /* The speed that NCCL's socket transport reports for devices of unknown speed. */
 #define UNKNOWN_MBIT_PER_S 10000
@@ -19,17 +17,12 @@
 /* Parses the GUID in sysfs, "0c42:a103:0065:b2f4"; 0 when there is none. */
 static uint64_t read_guid(const char *rdma_device)
 {
-	char path[PATH_MAX], text[64] = "";
+	char path[PATH_MAX], text[64];
 	uint64_t guid = 0;
 	ssize_t n;
-	int fd;
 
 	snprintf(path, sizeof path, "/sys/class/infiniband/%s/node_guid", rdma_device);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return 0;
-	n = gn_read_some(fd, text, sizeof text - 1);
-	close(fd);
+	n = gn_file_read_start(path, text, sizeof text);
 	for (ssize_t i = 0; i < n; i++) {
 		const char *digit = strchr("0123456789abcdef", text[i]);
 

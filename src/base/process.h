@@ -1,0 +1,21 @@
+/* What the kernel says of processes, in /proc. Any thread. */
+#ifndef GN_BASE_PROCESS_H
+#define GN_BASE_PROCESS_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+struct gn_process {
+	char state; /* as ps has it: 'T' stopped, 'Z' ended and not waited for */
+	pid_t parent, group;
+	int64_t start; /* clock ticks since boot */
+};
+
+/* Whether there is one of that number; it may have ended. */
+int gn_process_read(int64_t pid, struct gn_process *out);
+/* Whether it has ended, and only waits for its parent. */
+int gn_process_has_ended(const struct gn_process *p);
+/* Seconds since the kernel started this process, to its tick of 10 ms; -1: /proc does not say. */
+double gn_process_age_s(void);
+
+#endif
