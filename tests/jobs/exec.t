@@ -174,13 +174,14 @@ for parent in "/sys/fs/cgroup/memory$(sed -n 's/^[0-9]*:memory://p' /proc/self/c
 done
 limit() { echo 100663296 >"$group/memory.limit_in_bytes" || echo 100663296 >"$group/memory.max"; }
 if [[ $group && ! ${GN_SANITIZED:-} ]] && limit 2>/dev/null; then
-	hungry() {
+	hungry() { # exec or launch
 		# shellcheck disable=SC2016
-		sh -c 'echo $$ >"$0/cgroup.procs" && shift && exec timeout -k 5 300 "$@"' "$group" x "$gannet" exec python3 -c 'b"x" * (1 << 30)'
+		sh -c 'echo $$ >"$0/cgroup.procs" && shift && exec timeout -k 5 300 "$@"' "$group" x "$gannet" "$@" python3 -c 'b"x" * (1 << 30)'
 	}
-	expect 137 "rank 0 on .*: killed by signal 9 \(Killed\): out of memory, its cgroup's limit is 0.09 GiB" "out of memory is named" hungry
+	expect 137 "rank 0 on .*: killed by signal 9 \(Killed\): out of memory, its cgroup's limit is 0.09 GiB" "out of memory is named" hungry exec
+	expect 4 "rank 0 was killed by signal 9 \(Killed\): out of memory, its cgroup's limit is 0.09 GiB" "by launch, too" hungry launch -n 1 --
 else
-	skip "out of memory is named" "no control group can be made here, or a sanitizer needs more"
+	skip "out of memory is named, by launch, too" "no control group can be made here, or a sanitizer needs more"
 fi
 [[ ! $group ]] || rmdir "$group"
 finish
