@@ -135,10 +135,58 @@ static enum gn_status read_progress(const char *name, int *by_thread, struct gn_
 	return gn_err_set(err, GN_ERR_USAGE, "unknown progress mode '%s': caller or thread", name);
 }
 
+/* What carries messages and sums, of which the communicator knows the transport's name. */
+static enum gn_status open_transports(struct gn_comm *c, int rails, struct gn_err *err)
+{
+	const char *ucx_transport = NULL;
+	enum gn_status status = gn_node_map_of_world(c->world, &c->map, err);
+
+	if (!status)
+		status = gn_oversubscription_find(c->world, c->transport, &c->oversubscribed, err);
+	if (!status)
+		status = create_shm(c, err);
+	if (!status)
+		status = select_transport(c, &ucx_transport, err);
+	if (!status)
+		status = gn_ucx_create(c->world, ucx_transport, rails, &c->ucx, err);
+	if (status)
+		return status;
+	gn_world_set_progress(c->world, gn_coll_progress, c);
+	name_rails(c);
+	return GN_OK;
+}
+
+/* The costs by which algorithms are chosen: as given, or of a tuning table. */
+static enum gn_status find_cost(struct gn_comm *c, const struct gn_comm_options *options, struct gn_err *err)
+{
+	const char *table = options ? options->tuning : NULL;
+	enum gn_status status = GN_OK;
+
+	if (options && options->cost)
+		c->cost = *options->cost;
+	else if (gn_comm_size(c) > 1)
+		status = gn_tuning_table_agree(c->world, c->ucx, table, c->log, &c->cost, err);
+	else
+		status = gn_tuning_table_check(table, err);
+	/* operations follow each other without idle times, so that a shaped link has no burst after the first */
+	c->cost.node.burst_bytes = c->cost.link.burst_bytes = 0;
+	return status;
+}
+
+/* The others would wait for this rank, whose failure it may be alone. */
+static enum gn_status give_up(struct gn_comm *c, enum gn_status status, const struct gn_err *err)
+{
+	if (err && !gn_world_check(c->world, NULL) && !gn_world_aborted(c->world))
+		gn_world_abort(c->world, status, err->text);
+	c->failed = 1;
+	gn_comm_destroy(c);
+	return status;
+}
+
 enum gn_status gn_comm_create(struct gn_world *world, const struct gn_comm_options *options, struct gn_log *log,
 			      struct gn_comm **out, struct gn_err *err)
 {
-	const char *transport = options && options->transport ? options->transport : "auto", *ucx_transport = NULL;
+	const char *transport = options && options->transport ? options->transport : "auto";
 	struct gn_comm *c;
 	int by_thread;
 	enum gn_status status = read_progress(options ? options->progress : NULL, &by_thread, err);
@@ -158,27 +206,9 @@ enum gn_status gn_comm_create(struct gn_world *world, const struct gn_comm_optio
 	c->world = world;
 	c->recorder = gn_world_recorder(world);
 	c->log = log;
-	status = gn_node_map_of_world(c->world, &c->map, err);
+	status = open_transports(c, options ? options->rails : 0, err);
 	if (!status)
-		status = gn_oversubscription_find(world, transport, &c->oversubscribed, err);
-	if (!status)
-		status = create_shm(c, err);
-	if (!status)
-		status = select_transport(c, &ucx_transport, err);
-	if (!status)
-		status = gn_ucx_create(world, ucx_transport, options ? options->rails : 0, &c->ucx, err);
-	if (!status) {
-		gn_world_set_progress(world, gn_coll_progress, c);
-		name_rails(c);
-	}
-	if (options && options->cost)
-		c->cost = *options->cost;
-	else if (!status && gn_comm_size(c) > 1)
-		status = gn_tuning_table_agree(world, c->ucx, options ? options->tuning : NULL, log, &c->cost, err);
-	else if (!status)
-		status = gn_tuning_table_check(options ? options->tuning : NULL, err);
-	/* operations follow each other without idle times, so that a shaped link has no burst after the first */
-	c->cost.node.burst_bytes = c->cost.link.burst_bytes = 0;
+		status = find_cost(c, options, err);
 	if (!status)
 		status = connect_and_report(c, err);
 	if (!status)
@@ -188,14 +218,8 @@ enum gn_status gn_comm_create(struct gn_world *world, const struct gn_comm_optio
 	/* the progress thread replaces that */
 	if (!status && c->progress)
 		gn_world_set_progress(world, NULL, NULL);
-	if (status) {
-		/* the others would wait for this rank, whose failure it may be alone */
-		if (err && !gn_world_check(world, NULL) && !gn_world_aborted(world))
-			gn_world_abort(world, status, err->text);
-		c->failed = 1;
-		gn_comm_destroy(c);
-		return status;
-	}
+	if (status)
+		return give_up(c, status, err);
 	*out = c;
 	return GN_OK;
 }
