@@ -211,7 +211,8 @@ static const struct gn_command command = {
 		"names the ranks that failed, and how.\n\n"
 		"Variables PMIX_MCA_* by which PMIx server and ranks must agree (gds, psec, ptl and others) are dropped with a warning. PMIx has "
 		"to start within GANNET_JOIN_TIMEOUT, in the launcher and in each rank.\n\n"
-		"The exit code is that of the rank that failed first, 4 if a signal killed it, 128+S if the launcher had forwarded "
+		"The exit code is that of the rank that failed first (after 4, which followers of another one end with, the first other one), 4 if a "
+		"signal killed it, 128+S if the launcher had forwarded "
 		"that signal S, and 0 if all ranks succeeded. With --keep-going it is 0, too, if some ranks succeeded and all others were "
 		"killed by SIGKILL or SIGTERM, or ended with 4, as ranks do that the others have given up.",
 	.examples = "  gannet launch -n 4 gannet bench allreduce   # four ranks, shared memory\n",

@@ -276,7 +276,6 @@ enum gn_status gn_world_join(struct gn_world *w, const char *ifnames, struct gn_
 	return status;
 }
 
-
 /* The other ranks, told by the heartbeat or by the root info, close their connections. */
 static void decline_first(struct gn_world *w, struct gn_heartbeat_options *o, const struct gn_err *why)
 {
@@ -317,6 +316,7 @@ void gn_world_decline_in(struct gn_world *w, struct gn_log *log, gn_world_teller
 			why->told = 1;
 		}
 	}
+	gn_secret_wipe(&o.secret);
 	why->told |= declines.status == first.status && !strcmp(declines.text, first.text);
 	w->aborted = 1;
 	if (w->heartbeat)
