@@ -85,6 +85,6 @@ echo '1 -1 1' >"$dir/negative"
 echo '0 0 0' >"$dir/zero"
 expect 3 'for each of the 3 classes' 'too few weights' run wrong 1 16 --class-weights "$dir/short"
 expect 3 'for each of the 3 classes' 'too many weights' run wrong 1 16 --class-weights "$dir/long"
-expect 3 'at least 0' 'a negative weight' run wrong 1 16 --class-weights "$dir/negative"
+expect 3 'from 0 to 1e30' 'a negative weight' run wrong 1 16 --class-weights "$dir/negative"
 expect 3 'above 0' 'no weight' run wrong 1 16 --class-weights "$dir/zero"
 finish
