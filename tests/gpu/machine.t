@@ -39,7 +39,7 @@ chmod +x "$scratch/bin/python3"
 tree=$scratch/tree
 mkdir -p "$tree/tests"
 cp -r "$GN_SOURCE"/{kernels,src,transport,data,configure.ac} "$tree"
-cp -r "$GN_SOURCE"/tests/{gpu,transport,golden} "$tree/tests"
+cp -r "$GN_SOURCE"/tests/{gpu,kernels,transport,golden} "$tree/tests"
 printf '#!/bin/bash\nexec %s "${@/#-O2/-O0}"\n' "$(command -v gcc)" >"$scratch/bin/unoptimized"
 chmod +x "$scratch/bin/unoptimized"
 export CC=$scratch/bin/unoptimized NVCC_APPEND_FLAGS='-Xptxas -O0 -Xcompiler -O0'
