@@ -111,10 +111,11 @@ void gn_options_completion(const struct gn_command *const *commands, size_t coun
 void gn_options_describe(const struct gn_command *command, const void *target, const char *const *skip,
 			 struct gn_strbuf *out);
 
-/* Appends the differences between two such lines, except for options in skip: "--lr 0.1, now 0.2; --mixup (none), now 0.2". An
+/* Appends the differences between two such lines, except for options in skip: "--lr 0.1, now 0.2; --mixup (none), now 0.2", where
+ * ", now " is `between`. An
  * option that only one line has is no difference: the lines may come from different versions. Appends nothing when nothing
  * differs. */
-void gn_options_compare(const char *before, const char *now, const char *const *skip, struct gn_strbuf *out);
+void gn_options_compare(const char *before, const char *now, const char *const *skip, const char *between, struct gn_strbuf *out);
 
 /* Parsers for use outside tables. GN_ERR_USAGE unless the whole text is a number. */
 enum gn_status gn_parse_int(const char *text, int64_t *out, struct gn_err *err);

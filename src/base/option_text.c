@@ -339,7 +339,8 @@ static void append_value(const struct described *d, struct gn_strbuf *out)
 		gn_strbuf_printf(out, "%.*s", d->value_len ? (int)d->value_len : 6, d->value_len ? d->value : "(none)");
 }
 
-void gn_options_compare(const char *before, const char *now, const char *const *skip, struct gn_strbuf *out)
+void gn_options_compare(const char *before, const char *now, const char *const *skip, const char *between,
+			struct gn_strbuf *out)
 {
 	struct described d, old;
 	int differences = 0;
@@ -351,7 +352,7 @@ void gn_options_compare(const char *before, const char *now, const char *const *
 			continue;
 		gn_strbuf_printf(out, "%s--%.*s ", differences++ ? "; " : "", (int)d.name_len, d.name);
 		append_value(&old, out);
-		gn_strbuf_puts(out, ", now ");
+		gn_strbuf_puts(out, between);
 		append_value(&d, out);
 	}
 }

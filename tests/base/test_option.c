@@ -208,9 +208,9 @@ static void test_compare(void **state)
 	(void)state;
 	gn_strbuf_init(&text);
 	gn_options_compare("lr=0.10000000000000001 data=a b resume=none mixup= old=1", "lr=0.10000000000000001 data=a b resume=auto mixup= new=1",
-			   skip, &text);
+			   skip, ", now ", &text);
 	assert_string_equal(gn_strbuf_text(&text), "");
-	gn_options_compare("lr=0.10000000000000001 data=a b=c mixup= x=", "lr=0.2 data=a d mixup=0.2 x=", skip, &text);
+	gn_options_compare("lr=0.10000000000000001 data=a b=c mixup= x=", "lr=0.2 data=a d mixup=0.2 x=", skip, ", now ", &text);
 	assert_string_equal(gn_strbuf_text(&text), "--lr 0.1, now 0.2; --data a, now a d; --mixup (none), now 0.2");
 	gn_strbuf_release(&text);
 }

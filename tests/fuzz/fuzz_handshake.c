@@ -11,7 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len_bytes)
 {
 	/* what tests/fuzz/seeds makes a good claim for */
 	static const struct gn_secret secret = {"0123456789abcdef0123456789abcdef"};
-	const struct gn_handshake_challenge challenge = {.magic = "GNdoor2"};
+	const struct gn_handshake_challenge challenge = {.magic = "GNdoor3"};
 	struct gn_handshake_reply answer;
 	struct gn_stream_keys keys;
 	uint32_t rank = 1234567, size = 1234567;

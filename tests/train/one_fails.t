@@ -52,6 +52,18 @@ differ() {
 }
 check 'each another one: each tells its own' differ
 # shellcheck disable=SC2086
+others() { told 2 1 "rank 1 on $host: its options are not those of rank 0: --batch 16, here 8; --lr 0.1, here 0.3; " some 3 1 --lr 0.3 --batch 8 -- "$gannet" $lenet; }
+check 'options that are not those of rank 0 are named' others
+# shellcheck disable=SC2086,SC2016
+build() {
+	told 2 1 "rank 1 on $host differs from 2 of 3 ranks in its program ([0-9.]*, commit .*, sources 0123456789abcdef instead of .*, which rank 0 on $host has)" \
+		timeout -k 5 300 "$gannet" launch -n 3 --grace 300 -- sh -c '[ "$PMIX_RANK" = 1 ] && program=$1 || program=$2
+		shift 2; exec "$program" "$@"' sh "$dir/other-build" "$gannet" $lenet
+}
+sources=$("$gannet" --version | sed -n 's/^sources  *//p')
+sed "s/$sources/0123456789abcdef$(echo "$sources" | cut -c17-)/" "$gannet" >"$dir/other-build" && chmod +x "$dir/other-build"
+check 'a rank of another build: both are named' build
+# shellcheck disable=SC2086
 file() { told 3 2 "cannot open $dir/nowhere" some 2 1 --options "$dir/nowhere" -- "$gannet" $lenet; }
 check 'a file of options that one node does not have' file
 # shellcheck disable=SC2086

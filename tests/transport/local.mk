@@ -142,6 +142,6 @@ SHELL_TESTS += \
 	tests/transport/p2p.t \
 	tests/transport/staged.t \
 	tests/transport/strangers.t \
-	tests/transport/surroundings.t
+	tests/transport/surroundings.t tests/transport/versions.t
 EXTRA_DIST += tests/transport/capture tests/transport/faults tests/transport/bits.sh tests/transport/common.sh tests/transport/scale tests/transport/stranger
 SLOW_TESTS += tests/transport/random_faults.t tests/transport/ranks.t tests/transport/rails.t tests/transport/scale_many.t tests/transport/tune.t

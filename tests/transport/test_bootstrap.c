@@ -145,7 +145,7 @@ static void test_meeting_point_stands_still(void **state)
 /* Says to the first that comes that its secret is wrong, without knowing the secret; then rank 0 is there. */
 static void *lie_then_host(void *argument)
 {
-	static const char challenge_magic[8] = "GNdoor2", verdict_magic[8] = "GNopen2";
+	static const char challenge_magic[8] = "GNdoor3", verdict_magic[8] = "GNopen3";
 	struct gn_handshake_reply forged = {.result = GN_HANDSHAKE_WRONG_PROOF};
 	struct gn_handshake_challenge challenge = {.magic = {0}};
 	struct gn_handshake_claim claim;

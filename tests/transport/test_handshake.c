@@ -475,9 +475,20 @@ static void test_judge(void **state)
 	assert_int_equal(v.fd, -1);
 }
 
+/* Every version can read these: GN_HANDSHAKE_PROTOCOL is for all others. */
+static void test_layout(void **state)
+{
+	(void)state;
+	assert_int_equal(sizeof(struct gn_handshake_version), 160);
+	assert_int_equal(sizeof(struct gn_handshake_challenge), 200);
+	assert_int_equal(sizeof(struct gn_handshake_claim), 248);
+	assert_int_equal(sizeof(struct gn_handshake_reply), 48);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_layout),
 		cmocka_unit_test(test_secret_file),   cmocka_unit_test(test_secret_is_made_once),
 		cmocka_unit_test(test_derived_key),   cmocka_unit_test(test_who_is_let_in),
 		cmocka_unit_test(test_refusals_name_the_purpose),

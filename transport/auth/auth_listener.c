@@ -51,6 +51,9 @@ struct gn_auth_listener {
 	int lines;
 	unsigned long suppressed;
 	uint64_t paused_until_ns, pause_logged_ns;
+	int others; /* peers of another version; the last one's rank and the reason */
+	uint32_t other_rank;
+	struct gn_err other;
 };
 
 static struct refused *find_refused(struct gn_auth_listener *l, const char *address)
@@ -100,7 +103,8 @@ static void remove_pending(struct gn_auth_listener *l, int i)
 
 static void drop(struct gn_auth_listener *l, int i, enum gn_handshake_result why)
 {
-	log_refusal(l, l->pending[i].address, why);
+	if (why != GN_HANDSHAKE_OTHER_VERSION) /* the owner tells */
+		log_refusal(l, l->pending[i].address, why);
 	close(l->pending[i].fd);
 	remove_pending(l, i);
 }
@@ -227,6 +231,25 @@ static void accept_connections(struct gn_auth_listener *l)
 	}
 }
 
+static void note_other_version(struct gn_auth_listener *l, const struct pending *w)
+{
+	struct gn_handshake_claim claim;
+
+	memcpy(&claim, w->claim, sizeof claim);
+	l->others++;
+	l->other_rank = claim.rank;
+	gn_handshake_compare(&claim.version, &l->other);
+}
+
+int gn_auth_listener_other_versions(const struct gn_auth_listener *l, uint32_t *rank, struct gn_err *why)
+{
+	if (l->others) {
+		*rank = l->other_rank;
+		*why = l->other;
+	}
+	return l->others;
+}
+
 /* 1: the peer has authenticated and is no longer pending. 0: the handshake is still in progress. -1: the peer was dropped. */
 static int receive_claim(struct gn_auth_listener *l, int i, struct gn_pending_peer *out)
 {
@@ -251,6 +274,8 @@ static int receive_claim(struct gn_auth_listener *l, int i, struct gn_pending_pe
 	result = gn_handshake_verify(&l->secret, l->purpose, &w->challenge, w->claim, w->got, &out->rank, &out->size, &out->channel.keys, &reply);
 	if (send(w->fd, &reply, sizeof reply, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)sizeof reply && !result)
 		result = GN_HANDSHAKE_CLOSED;
+	if (result == GN_HANDSHAKE_OTHER_VERSION)
+		note_other_version(l, w);
 	if (result) {
 		drop(l, i, result);
 		return -1;

@@ -41,6 +41,9 @@ int gn_auth_listener_poll(const struct gn_auth_listener *l, struct pollfd *p);
 /* Advances all handshakes. Returns 1 and sets *out when a peer has authenticated: the caller then calls again, because there may be
  * more. Returns 0 otherwise. */
 int gn_auth_listener_progress(struct gn_auth_listener *l, struct gn_pending_peer *out);
+/* How many peers of another version have proved that they are of this job, and were refused. If there are, *rank is that of the last, which
+ * is not checked, and *why is GN_ERR_MISMATCH with a sentence that names both. */
+int gn_auth_listener_other_versions(const struct gn_auth_listener *l, uint32_t *rank, struct gn_err *why);
 /* Closes a peer that the owner does not accept, and logs `why`. */
 void gn_auth_listener_refuse(struct gn_auth_listener *l, struct gn_pending_peer *peer, enum gn_handshake_result why);
 

@@ -1,20 +1,49 @@
 #include "transport/auth/handshake.h"
 
 #include "src/base/clock.h"
+#include "src/base/version.h"
 #include "transport/auth/net.h"
 
 #include <errno.h>
 #include <openssl/crypto.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
+#include <unistd.h>
 
-static const char challenge_magic[8] = "GNdoor2", claim_magic[8] = "GNrank2", reply_magic[8] = "GNopen2";
+/* The digit is that of these messages themselves. */
+static const char challenge_magic[8] = "GNdoor3", claim_magic[8] = "GNrank3", reply_magic[8] = "GNopen3";
+#define MAGIC_NAME 6
 
 /* What an HMAC covers, after a label for the role. The labels and the magic bytes are part of the wire format. */
 struct transcript {
 	uint32_t purpose, rank, size, zero;
 	uint8_t listener[32], client[32];
+	struct gn_handshake_version listeners, clients;
 };
+
+/* Read where it stands in the program file, where a test changes the number behind the magic. */
+static const volatile struct gn_handshake_version this_version = {"GNproto", GN_HANDSHAKE_PROTOCOL, 0, ""};
+
+struct gn_handshake_version gn_handshake_version(void)
+{
+	struct gn_handshake_version v = {"GNproto", this_version.protocol, 0, ""};
+	char host[64] = "?";
+
+	gethostname(host, sizeof host - 1);
+	snprintf(v.text, sizeof v.text, "gannet %s (protocol %u, commit %s) on %s", gn_version(), v.protocol, gn_version_commit(), host);
+	return v;
+}
+
+enum gn_status gn_handshake_compare(const struct gn_handshake_version *theirs, struct gn_err *err)
+{
+	struct gn_handshake_version own = gn_handshake_version();
+
+	if (theirs->protocol == own.protocol)
+		return GN_OK;
+	return gn_err_set(err, GN_ERR_MISMATCH, "%.*s cannot work with %s: start the same program on all nodes", (int)sizeof theirs->text - 1,
+			  theirs->text, own.text);
+}
 
 const char *gn_handshake_text(enum gn_handshake_result result)
 {
@@ -31,7 +60,8 @@ const char *gn_handshake_text(enum gn_handshake_result result)
 static int derive_proof(const struct gn_secret *secret, const char *role, const struct gn_handshake_challenge *challenge,
 			const struct gn_handshake_claim *claim, struct gn_secret *out)
 {
-	struct transcript t = {.purpose = claim->purpose, .rank = claim->rank, .size = claim->size};
+	struct transcript t = {.purpose = claim->purpose, .rank = claim->rank, .size = claim->size,
+			       .listeners = challenge->version, .clients = claim->version};
 
 	memcpy(t.listener, challenge->nonce, sizeof t.listener);
 	memcpy(t.client, claim->nonce, sizeof t.client);
@@ -57,6 +87,7 @@ static int derive_keys(const struct gn_secret *secret, const struct gn_handshake
 enum gn_status gn_handshake_challenge(struct gn_handshake_challenge *out, struct gn_err *err)
 {
 	memcpy(out->magic, challenge_magic, sizeof out->magic);
+	out->version = gn_handshake_version();
 	if (getrandom(out->nonce, sizeof out->nonce, 0) != (ssize_t)sizeof out->nonce)
 		return gn_err_errno(err, errno, "no random numbers for a challenge");
 	return GN_OK;
@@ -77,7 +108,9 @@ static enum gn_handshake_result check_claim(const struct gn_secret *secret, enum
 	int same;
 
 	if (len_bytes != sizeof *claim || !gn_handshake_is_prefix(bytes, len_bytes))
-		return GN_HANDSHAKE_MALFORMED;
+		return len_bytes > MAGIC_NAME && !memcmp(bytes, claim_magic, MAGIC_NAME) && ((const char *)bytes)[MAGIC_NAME] != claim_magic[MAGIC_NAME]
+			       ? GN_HANDSHAKE_OTHER_MESSAGES
+			       : GN_HANDSHAKE_MALFORMED;
 	memcpy(claim, bytes, sizeof *claim);
 	if (claim->zero)
 		return GN_HANDSHAKE_MALFORMED;
@@ -87,7 +120,9 @@ static enum gn_handshake_result check_claim(const struct gn_secret *secret, enum
 		return GN_HANDSHAKE_HMAC_FAILED;
 	same = !CRYPTO_memcmp(expected.bytes, claim->proof, sizeof claim->proof);
 	gn_secret_wipe(&expected);
-	return same ? GN_HANDSHAKE_ACCEPTED : GN_HANDSHAKE_WRONG_PROOF;
+	if (!same)
+		return GN_HANDSHAKE_WRONG_PROOF;
+	return claim->version.protocol == this_version.protocol ? GN_HANDSHAKE_ACCEPTED : GN_HANDSHAKE_OTHER_VERSION;
 }
 
 enum gn_handshake_result gn_handshake_verify(const struct gn_secret *secret, enum gn_handshake_purpose purpose,
@@ -99,13 +134,16 @@ enum gn_handshake_result gn_handshake_verify(const struct gn_secret *secret, enu
 	struct gn_secret proof;
 	enum gn_handshake_result result = check_claim(secret, purpose, challenge, bytes, len_bytes, &claim);
 
-	if (!result && (!derive_proof(secret, "gannet listener", challenge, &claim, &proof) || !derive_keys(secret, challenge, &claim, 1, keys)))
+	int is_proved = !result || result == GN_HANDSHAKE_OTHER_VERSION;
+
+	if (is_proved && (!derive_proof(secret, "gannet listener", challenge, &claim, &proof) || !derive_keys(secret, challenge, &claim, 1, keys)))
 		result = GN_HANDSHAKE_HMAC_FAILED;
 	*reply = (struct gn_handshake_reply){.result = result};
 	memcpy(reply->magic, reply_magic, sizeof reply->magic);
+	if (is_proved && result != GN_HANDSHAKE_HMAC_FAILED)
+		memcpy(reply->proof, proof.bytes, sizeof reply->proof);
 	if (result)
 		return result;
-	memcpy(reply->proof, proof.bytes, sizeof reply->proof);
 	*rank = claim.rank;
 	*size = claim.size;
 	return GN_HANDSHAKE_ACCEPTED;
@@ -130,15 +168,16 @@ static enum gn_status check_reply(const struct gn_secret *secret, const struct g
 	if (reply->result == GN_HANDSHAKE_WRONG_PROOF)
 		return gn_err_set(err, GN_ERR_USAGE, "it belongs to another job or has another secret: GANNET_SECRET_FILE (or "
 				  ".gannet-secret in the home directory) must be the same file on all nodes");
-	if (reply->result)
+	if (reply->result && reply->result != GN_HANDSHAKE_OTHER_VERSION)
 		return gn_err_set(err, GN_ERR_FAILED, "the listener refuses this rank: %s",
 				  gn_handshake_text((enum gn_handshake_result)reply->result));
 	if (!derive_proof(secret, "gannet listener", challenge, claim, &expected))
 		return gn_err_set(err, GN_ERR_FAILED, "OpenSSL made no HMAC");
 	same = !CRYPTO_memcmp(expected.bytes, reply->proof, sizeof reply->proof);
 	gn_secret_wipe(&expected);
-	return same ? GN_OK
-		    : gn_err_set(err, GN_ERR_FAILED, "the listener does not know this job's secret: it is not rank 0");
+	if (!same)
+		return gn_err_set(err, GN_ERR_FAILED, "the listener does not know this job's secret: it is not rank 0");
+	return gn_handshake_compare(&challenge->version, err);
 }
 
 enum gn_status gn_handshake_join(struct gn_channel *c, const struct gn_secret *secret, enum gn_handshake_purpose purpose, uint32_t rank,
@@ -154,11 +193,13 @@ enum gn_status gn_handshake_join(struct gn_channel *c, const struct gn_secret *s
 	if (status)
 		return status;
 	if (memcmp(challenge.magic, challenge_magic, sizeof challenge_magic))
-		return gn_err_set(err, GN_ERR_FAILED, "the listener is not a rank of a Gannet job");
+		return gn_err_set(err, GN_ERR_FAILED, memcmp(challenge.magic, challenge_magic, MAGIC_NAME)
+				  ? "the listener is not a rank of a Gannet job" : "the listener is of another version of gannet");
 	status = gn_handshake_challenge(&own, err);
 	if (status)
 		return status;
 	memcpy(claim.magic, claim_magic, sizeof claim.magic);
+	claim.version = own.version;
 	memcpy(claim.nonce, own.nonce, sizeof claim.nonce);
 	if (!derive_proof(secret, "gannet guest", &challenge, &claim, &proof))
 		return gn_err_set(err, GN_ERR_FAILED, "OpenSSL made no HMAC");

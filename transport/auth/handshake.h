@@ -9,8 +9,9 @@
  *
  * What follows on the connection is encrypted and authenticated with keys that both ends have then (sealed_stream.h). The secret is never sent.
  *
- * Messages have fixed sizes and use the host's byte order: all peers run the same build. Thread safety: any thread, each with its
- * own arguments.
+ * Messages have fixed sizes and use the host's byte order. Each names its sender's version first; these here, and what rank 0 publishes in
+ * front of its contact (world_join.c), never change, so that versions that cannot work together can say so. Thread safety: any thread,
+ * each with its own arguments.
  */
 #ifndef GN_TRANSPORT_AUTH_HANDSHAKE_H
 #define GN_TRANSPORT_AUTH_HANDSHAKE_H
@@ -34,7 +35,9 @@ enum gn_handshake_purpose { GN_HANDSHAKE_RENDEZVOUS = 1, GN_HANDSHAKE_HEARTBEAT,
 	X(GN_HANDSHAKE_CLOSED, 5, "it closed the connection before it had authenticated")                              \
 	X(GN_HANDSHAKE_EVICTED, 6, "too many unauthenticated connections; the slowest was closed")                     \
 	X(GN_HANDSHAKE_BAD_RANK, 7, "its rank is not part of this job or is connected already")                        \
-	X(GN_HANDSHAKE_HMAC_FAILED, 8, "the listener could not compute an HMAC")
+	X(GN_HANDSHAKE_HMAC_FAILED, 8, "the listener could not compute an HMAC")                                       \
+	X(GN_HANDSHAKE_OTHER_VERSION, 9, "it is of a version of gannet that cannot work with this one")                \
+	X(GN_HANDSHAKE_OTHER_MESSAGES, 10, "it is of another version of gannet")
 
 enum gn_handshake_result {
 #define X(name, value, text) name = value,
@@ -45,13 +48,29 @@ enum gn_handshake_result {
 /* Static text. */
 const char *gn_handshake_text(enum gn_handshake_result result);
 
+/* Of all messages between ranks: to be raised by whoever changes the layout or the meaning of one. */
+#define GN_HANDSHAKE_PROTOCOL 3
+
+struct gn_handshake_version {
+	char magic[8];
+	uint32_t protocol, zero;
+	char text[144]; /* "gannet 0.2.0 (protocol 3, commit 0123456789ab) on HOST", terminated */
+};
+
+/* This program's, on this host. Does not block. */
+struct gn_handshake_version gn_handshake_version(void);
+/* GN_ERR_MISMATCH with a sentence that names both when they cannot work together. theirs: of any origin. */
+enum gn_status gn_handshake_compare(const struct gn_handshake_version *theirs, struct gn_err *err);
+
 struct gn_handshake_challenge {
 	char magic[8];
+	struct gn_handshake_version version;
 	uint8_t nonce[32];
 };
 
 struct gn_handshake_claim {
 	char magic[8];
+	struct gn_handshake_version version;
 	uint32_t purpose, rank, size, zero;
 	uint8_t nonce[32], proof[GN_SECRET_BYTES];
 };
@@ -65,7 +84,7 @@ struct gn_handshake_reply {
 /* Listener: creates a challenge, which is valid for one claim. GN_ERR_* when the system has no random numbers. Does not block. */
 enum gn_status gn_handshake_challenge(struct gn_handshake_challenge *out, struct gn_err *err);
 /* Listener: checks len_bytes from any origin as a claim on this challenge. *reply is always written; *rank, *size and *keys only on
- * GN_HANDSHAKE_ACCEPTED: they come from a holder of the secret, but are not checked. */
+ * GN_HANDSHAKE_ACCEPTED: they come from a holder of the secret, but are not checked. GN_HANDSHAKE_OTHER_VERSION: so does the claim. */
 enum gn_handshake_result gn_handshake_verify(const struct gn_secret *secret, enum gn_handshake_purpose purpose,
 					     const struct gn_handshake_challenge *challenge, const void *claim,
 					     size_t len_bytes, uint32_t *rank, uint32_t *size,
@@ -73,9 +92,9 @@ enum gn_handshake_result gn_handshake_verify(const struct gn_secret *secret, enu
 /* Listener: whether the first len_bytes received can be the beginning of a claim. */
 int gn_handshake_is_prefix(const void *claim, size_t len_bytes);
 
-/* Client: runs the handshake on c's descriptor and sets its keys; blocks for at most timeout_ms. GN_ERR_USAGE: the listener reports another secret. That reply is not
- * authenticated, so callers that wait for rank 0 retry. GN_ERR_FAILED: the listener does not know the secret or is no Gannet
- * process; a retry may succeed. */
+/* Client: runs the handshake on c's descriptor and sets its keys; blocks for at most timeout_ms. GN_ERR_USAGE: the listener reports another
+ * secret. That reply is not authenticated, so callers that wait for rank 0 retry. GN_ERR_FAILED: the listener does not know the secret or is no Gannet
+ * process; a retry may succeed. GN_ERR_MISMATCH: see gn_handshake_compare(); authenticated. */
 enum gn_status gn_handshake_join(struct gn_channel *c, const struct gn_secret *secret, enum gn_handshake_purpose purpose, uint32_t rank,
 				 uint32_t size, int timeout_ms, struct gn_err *err);
 

@@ -25,6 +25,8 @@
 #define MESSAGE_MAX 65536
 /* Marks a cancellation, in the place of a message's length. */
 #define CANCELLED UINT64_MAX
+/* How long rank 0, when another version has come, waits for the other ranks, which are to know why. */
+#define REFUSED_NS 10000000000u
 
 struct cancellation {
 	uint64_t marker;
@@ -48,6 +50,7 @@ struct rendezvous {
 	size_t root_info_bytes;
 	uint64_t started_ns;
 	int missing;
+	uint64_t refused_ns; /* when a rank of another version was; 0: none */
 };
 
 static enum gn_status receive_reason(const struct gn_bootstrap *b, int rank, struct gn_channel *c, struct gn_err *err)
@@ -59,7 +62,8 @@ static enum gn_status receive_reason(const struct gn_bootstrap *b, int rank, str
 	if (status)
 		return status;
 	message.text[sizeof message.text - 1] = 0;
-	return gn_err_set(err, message.status == (uint32_t)-GN_ERR_USAGE ? GN_ERR_USAGE : GN_ERR_PEER_LOST, "%s", message.text);
+	status = message.status == (uint32_t)-GN_ERR_USAGE ? GN_ERR_USAGE : message.status == (uint32_t)-GN_ERR_MISMATCH ? GN_ERR_MISMATCH : GN_ERR_PEER_LOST;
+	return gn_err_set(err, status, "%s", message.text);
 }
 
 static enum gn_status receive_message(const struct gn_bootstrap *b, int rank, struct gn_channel *c, void **out, size_t *len_bytes,
@@ -107,14 +111,16 @@ static void send_cancellation(struct gn_channel *c, const struct gn_err *why)
 		gn_channel_send(c, (const char *)&message + marker_bytes, sizeof message - marker_bytes, 1000);
 }
 
-/* Sends the reason to all ranks that have connected, and to c, which it closes. Returns the reason as an error. */
+/* Sends the reason to all ranks that have connected, and to c, if it is one, which it closes. Returns the reason as an error. */
 static enum gn_status cancel(const struct rendezvous *m, struct gn_channel *c, const struct gn_err *why, struct gn_err *err)
 {
-	send_cancellation(c, why);
+	if (c)
+		send_cancellation(c, why);
 	for (int r = 1; r < m->e->base.size; r++)
 		if (m->e->channels[r].fd >= 0)
 			send_cancellation(&m->e->channels[r], why);
-	gn_channel_close(c);
+	if (c)
+		gn_channel_close(c);
 	return gn_err_set(err, why->status, "%s", why->text);
 }
 
@@ -142,12 +148,22 @@ static enum gn_status rendezvous_progress(struct rendezvous *m, struct gn_err *e
 {
 	struct pollfd p[GN_AUTH_LISTENER_POLL_MAX];
 	struct gn_pending_peer peer;
+	struct gn_err why;
+	uint32_t other;
+	int others;
 	enum gn_status status = GN_OK;
 
 	if (poll(p, (nfds_t)gn_auth_listener_poll(m->listener, p), gn_bootstrap_poll_ms(&m->e->base)) < 0 && errno != EINTR)
 		return gn_err_errno(err, errno, "waiting for the other ranks");
 	while (!status && m->missing && gn_auth_listener_progress(m->listener, &peer))
 		status = add_rank(m, &peer, err);
+	others = gn_auth_listener_other_versions(m->listener, &other, &why);
+	if (others && !m->refused_ns)
+		m->refused_ns = gn_clock_ns();
+	if (!status && others && (others >= m->missing || gn_clock_ns() - m->refused_ns > REFUSED_NS)) {
+		gn_err_prefix(&why, "rank %u", other);
+		status = cancel(m, NULL, &why, err);
+	}
 	if (!status && m->missing)
 		status = gn_bootstrap_check_wait(&m->e->base, m->started_ns, "the rendezvous at MASTER_PORT", err);
 	return status;
@@ -155,7 +171,7 @@ static enum gn_status rendezvous_progress(struct rendezvous *m, struct gn_err *e
 
 static enum gn_status host_rendezvous(struct env_bootstrap *e, const void *root_info, size_t root_info_bytes, struct gn_err *err)
 {
-	struct rendezvous m = {e, NULL, root_info, root_info_bytes, gn_clock_ns(), e->base.size - 1};
+	struct rendezvous m = {e, NULL, root_info, root_info_bytes, gn_clock_ns(), e->base.size - 1, 0};
 	int port = e->launcher.port, fd = e->base.listener;
 	enum gn_status status = fd ? GN_OK : gn_net_listen(e->base.address, &port, &fd, err);
 
@@ -227,6 +243,8 @@ static enum gn_status connect_to_root(struct env_bootstrap *e, struct gn_err *er
 
 		if (ended)
 			return ended;
+		if (status == GN_ERR_MISMATCH)
+			return gn_err_set(err, status, "rank 0 refuses rank %d: %s", d->rank, why.text);
 		if (status == GN_ERR_NOT_FOUND && !is_told++)
 			gn_log_warn(e->log, "rank %d: MASTER_ADDR=%s: %s; retrying", d->rank, d->address, why.text);
 		if (status == GN_ERR_USAGE && !*refused.text)

@@ -2,10 +2,13 @@
 #include "transport/bootstrap/world_internal.h"
 
 #include "src/base/clock.h"
+#include "transport/auth/handshake.h"
 #include "transport/health/heartbeat.h"
 #include "transport/health/recorder.h"
 
 #include <errno.h>
+#include <openssl/crypto.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,12 +21,16 @@
  * why by itself: half of that. */
 #define DECLINE_MS 10000
 #define SOON_MS 4000
+/* How long a rank of another version waits for rank 0's heartbeat to refuse it. */
+#define REFUSAL_MS 5000
 
-/* Rank 0's root info. */
+/* Rank 0's root info. Its place where it stands up to the contact does not change: another version finds it, and with it the heartbeat,
+ * where both learn of each other. */
 struct root_info {
+	struct gn_handshake_version version;
 	struct gn_secret random;
-	struct gn_limits limits;
 	struct gn_heartbeat_contact contact;
+	struct gn_limits limits;
 	struct gn_err declines; /* why rank 0 does not take part; GN_OK: it does */
 };
 
@@ -154,7 +161,7 @@ static void log_start(const struct gn_world *w, const struct gn_heartbeat_contac
 static enum gn_status host_heartbeat(struct gn_world *w, struct gn_heartbeat_options *o, const struct gn_err *declines, struct gn_err *err)
 {
 	struct gn_bootstrap *b = w->bootstrap;
-	struct root_info info = {.declines = declines ? *declines : (struct gn_err){.status = GN_OK}};
+	struct root_info info = {.version = gn_handshake_version(), .declines = declines ? *declines : (struct gn_err){.status = GN_OK}};
 	enum gn_status status = gn_secret_random(&info.random, err);
 
 	if (!status)
@@ -196,6 +203,25 @@ static enum gn_status join_heartbeat(struct gn_world *w, struct gn_heartbeat_opt
 	return status;
 }
 
+/* Rank 0 is of another version: both tell so at its heartbeat, to all. What rank 0 published does not reach that far: the job ends with this
+ * rank, since rank 0 would wait for it. */
+static enum gn_status refuse_version(struct gn_world *w, struct gn_heartbeat_options *o, const struct root_info *info, size_t len, struct gn_err *err)
+{
+	struct gn_handshake_version own = gn_handshake_version();
+	struct gn_err why, ignored;
+
+	if (len < offsetof(struct root_info, limits) || memcmp(info->version.magic, own.magic, sizeof own.magic) ||
+	    !gn_handshake_compare(&info->version, &why)) {
+		gn_err_set(&why, GN_ERR_MISMATCH, "rank 0 is of another version than %s: start the same program on all nodes", own.text);
+	} else if (!derive_secret(w, &info->random, &ignored)) {
+		o->secret = w->secret;
+		o->silent_after_ms = o->timeout_ms = REFUSAL_MS;
+		gn_heartbeat_join(o, &info->contact, &w->heartbeat, &ignored);
+	}
+	w->bootstrap->is_lost = 1;
+	return gn_err_set(err, why.status, "rank %d: %s", w->bootstrap->rank, why.text);
+}
+
 /* Other ranks: join the heartbeat if rank 0's root info is available yet. *declines: why rank 0 does not take part, or GN_OK. */
 static enum gn_status try_join(struct gn_world *w, struct gn_heartbeat_options *o, struct gn_err *declines, struct gn_err *err)
 {
@@ -206,11 +232,13 @@ static enum gn_status try_join(struct gn_world *w, struct gn_heartbeat_options *
 
 	if (status || !data)
 		return status;
-	if (len != sizeof *info) {
-		free(data);
-		return gn_err_set(err, GN_ERR_MISMATCH, "rank 0 runs another version of this program");
-	}
 	info = data;
+	if (len != sizeof *info || gn_handshake_compare(&info->version, NULL)) {
+		status = refuse_version(w, o, info, len, err);
+		OPENSSL_cleanse(data, len);
+		free(data);
+		return status;
+	}
 	info->declines.text[sizeof info->declines.text - 1] = 0;
 	*declines = info->declines;
 	status = join_heartbeat(w, o, info, err);

@@ -1,6 +1,8 @@
 #include "transport/coll/agree.h"
 
 #include "src/base/clock.h"
+#include "src/base/option.h"
+#include "src/base/version.h"
 #include "transport/coll/comm_internal.h"
 #include "transport/health/recorder.h"
 
@@ -8,6 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+/* Characters of a digest in a message. */
+#define SHOWN 16
 
 /* Each rank writes its record to its place in a zeroed array; an allreduce of the arrays is then an allgather. */
 enum gn_status gn_agree_gather(struct gn_comm *comm, const void *mine, size_t record_bytes, void *all,
@@ -58,6 +63,11 @@ enum gn_status gn_agree_explain(struct gn_comm *comm, uint64_t limit_ns, int lib
 	return why->status;
 }
 
+static const char *host_of(const struct gn_comm *comm, int rank)
+{
+	return gn_world_host_of(gn_comm_world(comm), gn_comm_world_rank(comm, rank));
+}
+
 enum gn_status gn_agree_status(struct gn_comm *comm, enum gn_status mine, struct gn_err *err)
 {
 	int32_t ranks = gn_comm_size(comm), own = mine, first = mine ? gn_comm_rank(comm) : ranks;
@@ -81,8 +91,7 @@ enum gn_status gn_agree_status(struct gn_comm *comm, enum gn_status mine, struct
 		return status;
 	if (ranks == 1)
 		return gn_err_set(err, (enum gn_status)failure.status, "%s", failure.text);
-	gn_err_set(err, (enum gn_status)failure.status, "rank %d on %s: %s", (int)first,
-		   gn_world_host_of(gn_comm_world(comm), gn_comm_world_rank(comm, first)), failure.text);
+	gn_err_set(err, (enum gn_status)failure.status, "rank %d on %s: %s", (int)first, host_of(comm, first), failure.text);
 	if (err)
 		err->told = gn_comm_rank(comm) > 0;
 	return (enum gn_status)failure.status;
@@ -134,6 +143,47 @@ enum gn_status gn_agree_find_odd(const struct gn_agree_item *all, size_t stride,
 	return GN_OK;
 }
 
+struct gn_agree_item gn_agree_program(void)
+{
+	struct gn_agree_item item = {.what = "program"};
+
+	snprintf(item.digest, sizeof item.digest, "%s, commit %.20s, sources %.16s", gn_version(), gn_version_commit(), gn_version_source_digest());
+	return item;
+}
+
+static enum gn_status compare_options(const char *of_rank_0, const char *own, struct gn_err *err)
+{
+	struct gn_strbuf text;
+	enum gn_status status = GN_OK;
+
+	gn_strbuf_init(&text);
+	gn_options_compare(of_rank_0, own, NULL, ", here ", &text);
+	if (text.len)
+		status = gn_err_set(err, GN_ERR_MISMATCH, "its options are not those of rank 0: %s; start the same command everywhere", gn_strbuf_text(&text));
+	gn_strbuf_release(&text);
+	return status;
+}
+
+enum gn_status gn_agree_options(struct gn_comm *comm, const char *options, struct gn_err *err)
+{
+	uint64_t len = strlen(options) + 1;
+	char *first = NULL;
+	enum gn_status status = gn_comm_broadcast(comm, &len, sizeof len, 0, err);
+
+	if (!status) {
+		first = calloc(1, len);
+		status = gn_agree_status(comm, first ? GN_OK : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to compare options"), err);
+	}
+	if (!status && !gn_comm_rank(comm))
+		memcpy(first, options, len);
+	if (!status)
+		status = gn_comm_broadcast(comm, first, len, 0, err);
+	if (!status)
+		status = gn_agree_status(comm, compare_options(first, options, err), err);
+	free(first);
+	return status;
+}
+
 static enum gn_status compare(struct gn_comm *comm, const struct gn_agree_item *items,
 			      const struct gn_agree_item *all, size_t count, struct gn_err *err)
 {
@@ -142,13 +192,15 @@ static enum gn_status compare(struct gn_comm *comm, const struct gn_agree_item *
 	struct gn_agree_odd o;
 
 	for (size_t i = 0; i < count && !status; i++) {
+		int shown = strcmp(items[i].what, "program") ? SHOWN : (int)sizeof items->digest;
+
 		status = gn_agree_find_odd(all + i, count, ranks, &o, err);
 		if (!status && o.odd >= 0)
 			status = gn_err_set(err, GN_ERR_MISMATCH,
-					    "rank %d on %s differs from %d of %d ranks in its %s (%.16s instead of %.16s): start the same "
-					    "program with the same options and data everywhere", o.odd,
-					    gn_world_host_of(gn_comm_world(comm), gn_comm_world_rank(comm, o.odd)), o.same, ranks, items[i].what,
-					    all[(size_t)o.odd * count + i].digest, all[(size_t)o.usual * count + i].digest);
+					    "rank %d on %s differs from %d of %d ranks in its %s (%.*s instead of %.*s, which rank %d on %s has): "
+					    "start the same program with the same options and data everywhere", o.odd, host_of(comm, o.odd),
+					    o.same, ranks, items[i].what, shown, all[(size_t)o.odd * count + i].digest, shown,
+					    all[(size_t)o.usual * count + i].digest, o.usual, host_of(comm, o.usual));
 	}
 	return status;
 }
@@ -172,6 +224,8 @@ enum gn_status gn_agree_digests(struct gn_comm *comm, const struct gn_agree_item
 	}
 	if (!status)
 		status = compare(comm, items, all, count, err);
+	if (status == GN_ERR_MISMATCH && err)
+		err->told = gn_comm_rank(comm) > 0;
 	free(mine);
 	free(all);
 	return status;

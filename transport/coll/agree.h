@@ -36,6 +36,12 @@ struct gn_agree_item {
 enum gn_status gn_agree_digests(struct gn_comm *comm, const struct gn_agree_item *items, size_t count,
 				struct gn_err *err);
 
+/* This program as an item: release, commit, and the digest of the sources: copies of one release may have been built in different folders. */
+struct gn_agree_item gn_agree_program(void);
+/* options: a line of gn_options_describe(). GN_ERR_MISMATCH, as gn_agree_status() reports it, of the lowest rank with others than rank 0:
+ * names them, and both values. */
+enum gn_status gn_agree_options(struct gn_comm *comm, const char *options, struct gn_err *err);
+
 /* The majority value, and the first rank with another one. */
 struct gn_agree_odd {
 	int odd;   /* the lowest rank with another value; -1: none */

@@ -299,7 +299,8 @@ enum gn_status gn_heartbeat_join(const struct gn_heartbeat_options *options, con
 	if (status)
 		return status;
 	gn_err_set(&why, GN_ERR_FAILED, "it has published no address");
-	while (!status && (answer = connect_to_each(h, contact, deadline, &why)) <= 0 && gn_clock_ns() < deadline) {
+	while (!status && (answer = connect_to_each(h, contact, deadline, &why)) <= 0 && gn_clock_ns() < deadline &&
+	       why.status != GN_ERR_MISMATCH) {
 		/* rank 0 listens before it publishes its contact, so a refused connection means that it has ended, perhaps after it
 		 * cancelled the start */
 		refused = answer < 0 ? refused + 1 : 0;
@@ -312,8 +313,8 @@ enum gn_status gn_heartbeat_join(const struct gn_heartbeat_options *options, con
 		release(h);
 		if (status)
 			return status;
-		if (why.status == GN_ERR_USAGE)
-			return gn_err_set(err, GN_ERR_USAGE, "rank 0 refuses rank %d: %s", options->rank, why.text);
+		if (why.status == GN_ERR_USAGE || why.status == GN_ERR_MISMATCH)
+			return gn_err_set(err, why.status, "rank 0 refuses rank %d: %s", options->rank, why.text);
 		return gn_err_set(err, GN_ERR_PEER_LOST, "rank 0 is lost: rank %d could not connect to its heartbeat within "
 				  "%.1f s, at any of its %u addresses: %s", options->rank, (double)(gn_clock_ns() - began) / 1e9,
 				  contact->addresses.count, why.text);

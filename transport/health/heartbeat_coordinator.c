@@ -169,6 +169,19 @@ static void add_member(struct gn_heartbeat *h, const struct gn_pending_peer *pee
 	}
 }
 
+/* A rank of another version, which has been refused: all that have joined, and those that still will, learn it. */
+static void lose_other_version(struct gn_heartbeat *h)
+{
+	struct gn_err why;
+	uint32_t rank = 0;
+
+	if (!gn_auth_listener_other_versions(h->listener, &rank, &why) || !rank || rank >= (uint32_t)h->options.size ||
+	    h->members[rank].state != GN_HEARTBEAT_PEER_ABSENT)
+		return;
+	atomic_store(&h->causes[rank], why.status);
+	member_lost(h, (int)rank, why.text);
+}
+
 static void accept_members(struct gn_heartbeat *h)
 {
 	struct gn_pending_peer peer;
@@ -182,6 +195,7 @@ static void accept_members(struct gn_heartbeat *h)
 		}
 		add_member(h, &peer);
 	}
+	lose_other_version(h);
 }
 
 static int next_absent(const struct gn_heartbeat *h, int after)

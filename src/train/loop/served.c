@@ -1,8 +1,6 @@
 #include "src/train/loop/served.h"
 
-#include "src/base/sha256.h"
 #include "src/base/text.h"
-#include "src/base/version.h"
 #include "src/train/loop/elastic.h"
 #include "src/train/loop/input.h"
 #include "src/train/loop/session.h"
@@ -52,14 +50,12 @@ int gn_train_workers(const struct gn_train_options *o, int ranks)
 
 static enum gn_status check_ranks(const struct served *v, const char *agreed_text, struct gn_err *err)
 {
-	struct gn_agree_item items[2] = {{.what = "program"}, {.what = "options"}};
+	struct gn_agree_item program = gn_agree_program();
 	int ranks = gn_comm_size(v->world);
-	enum gn_status status = gn_sha256_buffer(agreed_text, strlen(agreed_text), items[1].digest, err);
+	enum gn_status status = gn_agree_digests(v->world, &program, 1, err);
 
-	memcpy(items[0].digest, gn_version_source_digest(), 65);
-	status = gn_agree_status(v->world, status, err);
 	if (!status)
-		status = gn_agree_digests(v->world, items, 2, err);
+		status = gn_agree_options(v->world, agreed_text, err);
 	if (!status && gn_server_workers(&v->spec, ranks) < 1)
 		status = gn_err_set(err, GN_ERR_USAGE, "--servers %s leaves none of %d rank%s to train: start more", v->options->servers, ranks,
 				    gn_text_plural((uint64_t)ranks));

@@ -2,7 +2,6 @@
 
 #include "src/base/clock.h"
 #include "src/base/sha256.h"
-#include "src/base/version.h"
 #include "src/train/loop/carried.h"
 #include "src/train/loop/class_weights.h"
 #include "src/train/loop/input.h"
@@ -313,21 +312,20 @@ static enum gn_status key_digest(const struct gn_session *s, char digest[GN_SHA2
 
 static enum gn_status compare_ranks(struct gn_session *s, const char *agreed_text, struct gn_err *err)
 {
-	struct gn_agree_item items[6] = {{.what = "program"}, {.what = "options"}, {.what = "parameter layout"},
-					 {.what = "dataset"}, {.what = "checkpoint key"}, {.what = "class weights"}};
-	int count = s->data.class_weights ? 6 : 5;
-	enum gn_status status = gn_sha256_buffer(agreed_text, strlen(agreed_text), items[1].digest, err);
+	struct gn_agree_item items[5] = {gn_agree_program(), {.what = "parameter layout"}, {.what = "dataset"}, {.what = "checkpoint key"},
+					 {.what = "class weights"}};
+	enum gn_status status = key_digest(s, items[3].digest, err);
 
-	/* of the sources: copies of one release may have been built in different folders */
-	memcpy(items[0].digest, gn_version_source_digest(), 65);
-	memcpy(items[2].digest, s->checkpoint.info.layout_digest, 65);
-	memcpy(items[3].digest, s->checkpoint.info.dataset_digest, 65);
-	if (!status)
-		status = key_digest(s, items[4].digest, err);
+	memcpy(items[1].digest, s->checkpoint.info.layout_digest, 65);
+	memcpy(items[2].digest, s->checkpoint.info.dataset_digest, 65);
 	if (!status && s->data.class_weights)
-		status = gn_sha256_buffer(s->data.class_weights, gn_dataset_classes(s->data.train) * sizeof(double), items[5].digest, err);
+		status = gn_sha256_buffer(s->data.class_weights, gn_dataset_classes(s->data.train) * sizeof(double), items[4].digest, err);
 	status = gn_agree_status(s->comm, status, err);
-	return status ? status : gn_agree_digests(s->comm, items, count, err);
+	if (!status)
+		status = gn_agree_digests(s->comm, items, 1, err);
+	if (!status)
+		status = gn_agree_options(s->comm, agreed_text, err);
+	return status ? status : gn_agree_digests(s->comm, items + 1, s->data.class_weights ? 4 : 3, err);
 }
 
 enum gn_status gn_session_create(const struct gn_train_options *options, const char *agreed_text, struct gn_comm *comm,

@@ -165,7 +165,7 @@ static enum gn_status log_changed_options(const struct gn_session *s, const char
 	if (status || !options)
 		return status;
 	gn_strbuf_init(&text);
-	gn_options_compare(options, s->options->options_text, skip, &text);
+	gn_options_compare(options, s->options->options_text, skip, ", now ", &text);
 	if (gn_strbuf_failed(&text))
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the options of %s", folder);
 	else if (text.len)
