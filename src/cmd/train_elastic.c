@@ -205,7 +205,7 @@ enum gn_status gn_train_elastic(const struct gn_train_options *given, const stru
 	if (!status && *world)
 		status = train_in_worlds(&o, how, world, stop, log, told, err);
 	if (status && waits && !carried.has_begun)
-		*told = 0;
+		*told = err->told = 0;
 	gn_regroup_leave(o.regroup);
 	gn_world_destroy(*world);
 	*world = NULL;
