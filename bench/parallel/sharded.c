@@ -217,7 +217,7 @@ static enum gn_status create(struct bench *b, struct gn_world *world, const char
 		status = gn_model_create(model, 1000, 3, b->side, &b->model, err);
 	if (status)
 		return status;
-	gn_input_threads(0, gn_world_local_size(world));
+	gn_input_threads(0, world, NULL);
 	b->images = gn_alloc_aligned((size_t)b->batch * 3 * (size_t)b->side * (size_t)b->side * sizeof(float));
 	b->labels = calloc((size_t)b->batch, sizeof *b->labels);
 	if (!b->images || !b->labels)

@@ -7,10 +7,10 @@
 #include "src/base/json.h"
 #include "src/base/philox.h"
 #include "src/base/sort.h"
-#include "src/train/loop/input.h"
 #include "src/train/parallel/server_client.h"
 #include "transport/coll/agree.h"
 
+#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -228,7 +228,7 @@ int main(int argc, char **argv)
 		status = gn_comm_create(world, &options, NULL, &b.comm, &err);
 	if (!status && gn_comm_size(b.comm) != RANKS)
 		status = gn_err_set(&err, GN_ERR_USAGE, "start %d ranks: gannet launch -n %d -- bench/parallel/stragglers", RANKS, RANKS);
-	gn_input_threads(1, RANKS);
+	omp_set_num_threads(1);
 	if (!status)
 		status = gn_model_create("lenet", CLASSES, 1, SIDE, &b.model, &err);
 	if (!status)

@@ -4,6 +4,7 @@
 #include "src/base/alloc.h"
 #include "src/base/clock.h"
 #include "src/base/process.h"
+#include "src/train/plan/contention.h"
 #include "src/train/plan/device.h"
 #include "src/train/model/init.h"
 #include "src/train/loop/input.h"
@@ -145,7 +146,7 @@ static enum gn_status open_all(struct train_bench *b, struct gn_err *err)
 	if (status)
 		return status;
 	gn_world_set_phase(b->world, "measuring", 600000);
-	gn_input_threads(b->o->threads, gn_world_local_size(b->world));
+	gn_input_threads(b->o->threads, b->world, b->log);
 	status = gn_replica_choose_device(b->comm, b->o->device, b->o->precision, NULL, &po, err);
 	b->precision = gn_device_precision(&po);
 	if (status)
@@ -162,6 +163,7 @@ static enum gn_status open_all(struct train_bench *b, struct gn_err *err)
 
 static void close_all(struct train_bench *b)
 {
+	gn_contention_watch(1, NULL);
 	gn_bench_profile_destroy(b->profile);
 	if (b->o->inference)
 		gn_plan_destroy(b->plan);

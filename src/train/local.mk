@@ -175,6 +175,7 @@ libgannet_train_a_SOURCES += \
 	src/train/plan/plan_internal.h \
 	src/train/plan/plan_memory.c \
 	src/train/plan/plan_run.c \
+	src/train/plan/contention.c src/train/plan/contention.h \
 	src/train/plan/processors.c src/train/plan/processors.h \
 	src/train/plan/sync_bn.c src/train/plan/sync_bn.h \
 	src/train/plan/weight_layouts.c src/train/plan/weight_layouts.h

@@ -1,6 +1,7 @@
 #include "src/train/loop/evaluate.h"
 
 #include "src/base/file.h"
+#include "src/train/plan/contention.h"
 #include "src/train/plan/device.h"
 #include "src/train/loop/input.h"
 #include "src/train/metrics/logits.h"
@@ -22,6 +23,7 @@ struct evaluation {
 
 static void release(struct evaluation *e)
 {
+	gn_contention_watch(1, NULL);
 	gn_confusion_destroy(e->confusion);
 	gn_logits_destroy(e->logits);
 	gn_plan_destroy(e->plan);
@@ -79,7 +81,6 @@ static enum gn_status prepare(struct evaluation *e, const struct gn_evaluate_opt
 	if (!status)
 		status = open_data(e, o, err);
 
-	gn_input_threads(o->threads, gn_world_local_size(gn_comm_world(comm)));
 	if (!status)
 		status = gn_network_create(&e->info, &e->network, err);
 	if (status)
@@ -118,6 +119,8 @@ enum gn_status gn_evaluate(const struct gn_evaluate_options *options, struct gn_
 	struct evaluation e = {0};
 	int counting;
 	enum gn_status status = gn_network_find(&options->network, comm, log, folder, &e.info, err);
+
+	gn_input_threads(options->threads, gn_comm_world(comm), log);
 	e.folder = !status && gn_comm_rank(comm) == 0 && !options->network.weights ? folder : NULL;
 	if (!status)
 		status = gn_agree_status(comm, prepare(&e, options, comm, err), err);

@@ -2,6 +2,7 @@
 
 #include "src/base/thread_pool.h"
 #include "src/train/loop/augment_options.h"
+#include "src/train/plan/contention.h"
 #include "src/base/sha256.h"
 #include "src/base/strbuf.h"
 
@@ -176,11 +177,12 @@ enum gn_status gn_input_train_options(const struct gn_train_options *o, const st
 	return status ? status : gn_augment_options_parse(o, out, err);
 }
 
-void gn_input_threads(int64_t threads, int local_ranks)
+void gn_input_threads(int64_t threads, const struct gn_world *world, struct gn_log *log)
 {
-	int share = gn_cpu_count() / local_ranks;
+	int ranks = gn_world_local_size(world), share = gn_cpu_count() / ranks;
 
 	omp_set_num_threads(threads > 0 ? (int)threads : share > 0 ? share : 1);
+	gn_contention_watch(ranks, gn_world_local_rank(world) ? NULL : log);
 }
 
 enum gn_status gn_input_classes_digest(const struct gn_dataset *dataset, char hex[65], struct gn_err *err)

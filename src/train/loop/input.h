@@ -36,8 +36,9 @@ enum gn_status gn_input_sampling(const char *sampling, const struct gn_dataset *
  * side that o means. */
 enum gn_status gn_input_train_options(const struct gn_train_options *o, const struct gn_input_spec *input, const struct gn_model *model, int full,
 				      struct gn_loader_options *out, struct gn_err *err);
-/* Sets the OpenMP threads of this process: threads, or when that is 0 this rank's share of the processors it may use. */
-void gn_input_threads(int64_t threads, int local_ranks);
+/* Sets the OpenMP threads of this process: threads, or when that is 0 this rank's share of the processors it may use. One rank a node warns
+ * on log when they do not get them (gn_contention_watch()), until the log is NULL. */
+void gn_input_threads(int64_t threads, const struct gn_world *world, struct gn_log *log);
 /* SHA-256 of the class names in order. */
 enum gn_status gn_input_classes_digest(const struct gn_dataset *dataset, char hex[65], struct gn_err *err);
 

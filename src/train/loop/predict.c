@@ -6,6 +6,7 @@
 #include "src/base/text.h"
 #include "src/train/loop/input.h"
 #include "src/train/loop/predict_round.h"
+#include "src/train/plan/contention.h"
 #include "src/train/plan/device.h"
 #include "src/train/plan/plan.h"
 #include "transport/coll/agree.h"
@@ -210,7 +211,6 @@ static enum gn_status prepare(struct predictor *p, struct gn_err *err)
 
 	p->loader = (struct gn_loader_options){.ranks = 1, .batch = (uint32_t)o->batch, .augment = GN_AUGMENT_NONE,
 					       .threads = (int)o->loader_threads};
-	gn_input_threads(o->threads, gn_world_local_size(world));
 	if (!status)
 		status = gn_network_create(&p->info, &p->network, err);
 	if (status)
@@ -234,6 +234,7 @@ static enum gn_status prepare(struct predictor *p, struct gn_err *err)
 
 static void release(struct predictor *p)
 {
+	gn_contention_watch(1, NULL);
 	gn_predict_decoder_destroy(p->decoder);
 	for (int k = 0; k < 2; k++) {
 		empty(p, k);
@@ -295,6 +296,7 @@ enum gn_status gn_predict(const struct gn_predict_options *options, const struct
 	char folder[PATH_MAX] = "";
 	enum gn_status status = gn_network_find(&options->network, comm, log, folder, &p.info, err);
 
+	gn_input_threads(options->threads, gn_comm_world(comm), log);
 	if (!status)
 		status = gn_agree_status(comm, prepare(&p, err), err);
 	if (!status)

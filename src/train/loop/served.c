@@ -80,7 +80,7 @@ static enum gn_status make_server(struct served *v, struct gn_err *err)
 
 	if (index < 0)
 		return GN_OK;
-	gn_input_threads(o->threads, gn_world_local_size(gn_comm_world(v->world)));
+	gn_input_threads(o->threads, gn_comm_world(v->world), NULL);
 	status = gn_device_choose(o->device, "fp32", 0, &so.device, err);
 	return status ? status : gn_server_create(&so, &v->server, err);
 }

@@ -8,6 +8,7 @@
 #include "src/train/loop/sample_log.h"
 #include "src/train/model/weights.h"
 #include "src/train/optim/lr_scale.h"
+#include "src/train/plan/contention.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -261,7 +262,7 @@ static enum gn_status open_all(struct gn_session *s, struct gn_err *err)
 {
 	enum gn_status status;
 
-	gn_input_threads(s->options->threads, gn_world_local_size(gn_comm_world(s->comm)));
+	gn_input_threads(s->options->threads, gn_comm_world(s->comm), s->log);
 	status = gn_compress_parse(s->options->compress, &s->compress, err);
 	if (!status && s->options->checkpoint_key) {
 		status = gn_data_key_read(s->options->checkpoint_key, &s->checkpoint.key, err);
@@ -381,6 +382,7 @@ void gn_session_destroy(struct gn_session *s)
 {
 	if (!s)
 		return;
+	gn_contention_watch(1, NULL);
 	gn_staging_end(s->data.staging);
 	gn_checkpoint_writer_destroy(s->checkpoint.writer); /* first: its thread may be writing */
 	free(s->checkpoint.local);

@@ -1,3 +1,4 @@
+#include "src/train/plan/contention.h"
 #include "src/train/plan/plan_internal.h"
 
 #include <stdlib.h>
@@ -240,6 +241,7 @@ static enum gn_status queue_backward(struct gn_plan *p, const struct gn_plan_op 
 enum gn_status gn_plan_queue(struct gn_plan *p, const struct gn_plan_range *range, uint64_t number, const float *accumulated,
 			     struct gn_err *err)
 {
+	gn_contention_look();
 	for (int at = range->first; at < range->end; at++) {
 		const struct gn_plan_op *o = at == p->op_count ? NULL : &p->ops[at < p->op_count ? at : 2 * p->op_count - at];
 		int before = range->resumes && at == range->first ? 0 : GN_BEFORE_SUMS;
