@@ -23,6 +23,7 @@ libgannet_transport_a_SOURCES += \
 	transport/bootstrap/library_versions.c transport/bootstrap/library_versions.h \
 	transport/bootstrap/limits.c transport/bootstrap/limits.h \
 	transport/bootstrap/membership.c transport/bootstrap/membership.h \
+	transport/bootstrap/pmix_accept.c transport/bootstrap/pmix_accept.h \
 	transport/bootstrap/pmix_call.c transport/bootstrap/pmix_call.h \
 	transport/bootstrap/regroup.c transport/bootstrap/regroup.h \
 	transport/bootstrap/regroup_agree.c transport/bootstrap/regroup_form.c transport/bootstrap/regroup_meet.c transport/bootstrap/regroup_join.c transport/bootstrap/regroup_file.c transport/bootstrap/regroup_groups.c transport/bootstrap/regroup_internal.h \

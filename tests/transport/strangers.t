@@ -215,4 +215,35 @@ hidden() {
 		! grep -q "$secret" "$scratch/seen" && ! grep -rqF "$secret" "$scratch"/err.* "$scratch"/out.*
 }
 check "launch gives its ranks a file of their own, not the secret" hidden
+
+# The port of launch's PMIx, which some of these bytes crash, and others make print a line each time: those of other users do not reach it.
+pmix_port() {
+	local pid code
+	mkfifo "$scratch/goes"
+	# shellcheck disable=SC2016
+	timeout -k 5 300 "$gannet" launch -n 2 -- sh -c 'env | sed -n "s|^PMIX_SERVER_URI.*tcp4://127.0.0.1:\([0-9]*\).*|port \1|p" && read -r line <"$0"' \
+		"$scratch/goes" >"$scratch/launch.out" 2>"$scratch/launch.err" &
+	pid=$!
+	await_line 2 '^port [0-9]' "$scratch/launch.out" || { cat "$scratch/launch.out" "$scratch/launch.err"; kill $pid; return 1; }
+	# shellcheck disable=SC2016 # for perl
+	timeout -k 5 300 setpriv --reuid 65534 --clear-groups perl -MIO::Socket::INET -e '
+		for my $turn (1 .. 60) {
+			my $s = IO::Socket::INET->new("127.0.0.1:$ARGV[0]") or die "turn $turn: $!\n";
+			$s->send($turn % 3 == 0 ? "\xff" x 64 : $turn % 3 == 1 ? "\0" x 100 : pack("lLQ", -1, 0, 40) . "native\0" . "\0" x 33, 0);
+			my $answer;
+			vec(my $ready = "", fileno $s, 1) = 1;
+			select $ready, undef, undef, 5 and sysread $s, $answer, 10;
+		}' "$(awk '/^port/ { print $2; exit }' "$scratch/launch.out")" 2>&1
+	code=$?
+	printf 'go\ngo\n' >"$scratch/goes"
+	wait $pid || code=1
+	cat "$scratch/launch.err"
+	[[ $code == 0 ]] && ! grep -q 'PMIX ERROR' "$scratch/launch.err" &&
+		[[ $(grep -c "launch: warning: refused a connection to PMIx's port [0-9]* from a process .*; the job goes on" "$scratch/launch.err") == 1 ]]
+}
+if ((UID)) || ! command -v setpriv >/dev/null; then
+	skip "another user's bytes at the port of launch's PMIx" "it takes root and setpriv"
+else
+	check "another user's bytes at the port of launch's PMIx" pmix_port
+fi
 finish

@@ -1,6 +1,7 @@
 #include "transport/bootstrap/pmix_server.h"
 
 #include "transport/bootstrap/limits.h"
+#include "transport/bootstrap/pmix_accept.h"
 #include "transport/bootstrap/pmix_call.h"
 
 #include <errno.h>
@@ -158,6 +159,7 @@ static pmix_status_t init(struct gn_pmix_call *call)
 
 	PMIX_INFO_LOAD(&info[0], PMIX_SERVER_TMPDIR, call->bytes, PMIX_STRING);
 	PMIX_INFO_LOAD(&info[1], PMIX_SYSTEM_TMPDIR, call->bytes, PMIX_STRING);
+	gn_pmix_accept_guard();
 	rc = PMIx_server_init(&module, info, 2);
 	PMIX_INFO_DESTRUCT(&info[0]);
 	PMIX_INFO_DESTRUCT(&info[1]);

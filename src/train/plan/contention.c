@@ -2,6 +2,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/file.h"
+#include "src/base/text.h"
 #include "src/base/thread.h"
 
 #include <inttypes.h>
@@ -71,16 +72,13 @@ static void spin_as_ever(void)
 
 static void warn(uint64_t now, uint64_t waited)
 {
-	int threads = omp_get_max_threads(), processors = omp_get_num_procs();
 	double share = 100.0 * (double)(waited - watch.before_ns) / (double)(now - watch.since_ns);
+	int threads = omp_get_max_threads(), processors = omp_get_num_procs();
 
-	if (watch.ranks * threads > processors)
-		gn_log_warn(watch.log, "for %.0f %% of the time there is no processor to compute on: %d ranks with %d threads each have %d; give --threads %d, "
-			    "fewer ranks a node, or more processors (srun --cpus-per-task)", share, watch.ranks, threads, processors,
-			    processors > watch.ranks ? processors / watch.ranks : 1);
-	else
-		gn_log_warn(watch.log, "for %.0f %% of the time there is no processor to compute on: others use the %d of this host, too; ask for processors "
-			    "of your own (srun --exclusive, --cpus-per-task), or give fewer --threads", share, processors);
+	gn_log_warn(watch.log, "for %.0f %% of the time there is no processor to compute on (%d thread%s with %d processor%s, %d rank%s on this host): give fewer "
+		    "--threads or ranks a node, or ask for processors of your own (srun --exclusive, --cpus-per-task)", share, threads,
+		    gn_text_plural((uint64_t)threads), processors, gn_text_plural((uint64_t)processors), watch.ranks,
+		    gn_text_plural((uint64_t)watch.ranks));
 	watch.log = NULL;
 }
 
