@@ -71,6 +71,40 @@ no_first() {
 	[[ $code == 4 ]] && grep -q 'rank 1 has waited for rank 0 for 3 s, which has not come: are all 2 ranks started' "$cluster/err"
 }
 check "a rank 0 that never starts gannet is named, and the step ends" no_first
+# A firewall between the nodes: connections of the program get no answer, those of srun and PMIx do.
+cat >"$cluster/blocks.c" <<'CODE'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int connect(int fd, __CONST_SOCKADDR_ARG to, socklen_t len)
+{
+	Dl_info from = {0};
+
+	dladdr(__builtin_return_address(0), &from);
+	if (to.__sockaddr__->sa_family == AF_UNIX || !from.dli_fname || !strstr(from.dli_fname, "gannet"))
+		return (int)syscall(SYS_connect, fd, to.__sockaddr__, len);
+	errno = ETIMEDOUT;
+	return -1;
+}
+CODE
+blocked() {
+	# shellcheck disable=SC2016
+	on env GANNET_JOIN_TIMEOUT=900 GANNET_HEARTBEAT_TIMEOUT=1 srun -N2 -n2 --mpi=pmix sh -c '[ "$PMIX_RANK" = 0 ] || export LD_PRELOAD=$0; exec "$@"' \
+		"$cluster/blocks.so" "$gannet" bench allreduce >"$cluster/out" 2>"$cluster/err"
+	local code=$?
+	cat "$cluster/err"
+	[[ $code == 4 ]] && grep -qE 'rank 1 could not connect to its heartbeat .*: cannot connect to [0-9.]+ port [0-9]+: .*; a firewall' "$cluster/err" &&
+		! grep -qE 'cannot connect to (127[.]|::1)' "$cluster/err"
+}
+if [[ ${GN_SANITIZED:-} ]] || ! cc -shared -fPIC -o "$cluster/blocks.so" "$cluster/blocks.c"; then
+	skip "ports that a firewall blocks are named, and the step ends" "no compiler, or a sanitizer that comes first"
+else
+	check "ports that a firewall blocks are named, and the step ends" blocked
+fi
 # Slurm would wait for a stopped task for ever: the others end the step once they have told why.
 stopped_step() { # RANK
 	local code

@@ -421,6 +421,20 @@ static void test_a_cut_link(void **state)
 	assert_says(&k, "rank 2 on n2 has completed it, for 5.1 s (rank 2 for rank 1 in a later operation)");
 }
 
+/* None is behind: what is lost is on the way, where it goes from host to host. */
+static void test_large_messages_are_lost(void **state)
+{
+	struct ranks k;
+
+	(void)state;
+	all_wait(&k);
+	assert_int_equal(diagnose(&k), GN_ERR_STALL);
+	assert_says(&k, "; heartbeats pass and this does not: compare the hosts' MTU");
+	k.records[2].inside = 0;
+	assert_int_equal(diagnose(&k), GN_ERR_STALL);
+	assert_null(strstr(k.text, "MTU"));
+}
+
 static void test_mismatch(void **state)
 {
 	struct ranks k;
@@ -523,7 +537,7 @@ int main(void)
 		cmocka_unit_test(test_groups_of_a_rank),
 		cmocka_unit_test(test_one_that_moves_holds_the_verdict),
 		cmocka_unit_test(test_a_cut_link),
-		cmocka_unit_test(test_mismatch),
+		cmocka_unit_test(test_large_messages_are_lost), cmocka_unit_test(test_mismatch),
 		cmocka_unit_test(test_what_others_were_in),
 		cmocka_unit_test(test_long_sentences),
 	};

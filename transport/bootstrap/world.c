@@ -109,9 +109,9 @@ static void fail(struct gn_world *w, enum gn_status status, struct gn_err *err)
 
 	if (status == GN_ERR_PEER_LOST && w->heartbeat && err)
 		err->told = w->bootstrap->rank && !gn_heartbeat_is_lost(w->heartbeat, 0);
-	/* rank 0 has not come, and may be anywhere */
+	/* rank 0 has not come, cannot be reached, or is of another version: nothing tells the others */
 	if (w->bootstrap)
-		w->bootstrap->is_lost = status == GN_ERR_STALL && !w->heartbeat;
+		w->bootstrap->is_lost = (status == GN_ERR_STALL || status == GN_ERR_PEER_LOST || status == GN_ERR_MISMATCH) && !w->heartbeat;
 	if (w->heartbeat && err && !w->aborted && gn_world_check(w, NULL) == GN_OK)
 		gn_heartbeat_abort(w->heartbeat, status, err->text);
 	if (waits)

@@ -218,7 +218,6 @@ static enum gn_status refuse_version(struct gn_world *w, struct gn_heartbeat_opt
 		o->silent_after_ms = o->timeout_ms = REFUSAL_MS;
 		gn_heartbeat_join(o, &info->contact, &w->heartbeat, &ignored);
 	}
-	w->bootstrap->is_lost = 1;
 	return gn_err_set(err, why.status, "rank %d: %s", w->bootstrap->rank, why.text);
 }
 
@@ -284,7 +283,8 @@ enum gn_status gn_world_join(struct gn_world *w, const char *ifnames, struct gn_
 		status = exchange_hosts(w, err);
 	/* PMIx itself says that its fence took too long */
 	if (status == GN_ERR_STALL && b->rank && !w->heartbeat && !strcmp(b->ops->name, "pmix"))
-		gn_err_set(err, status, "rank %d has waited for rank 0 for %g s, which has not come: are all %d ranks started?", b->rank,
+		gn_err_set(err, status, "rank %d has waited for rank 0 for %g s, which has not come: are all %d ranks started, and do packets of "
+			   "all sizes (MTU) and the launcher's ports pass between their nodes?", b->rank,
 			   w->limits.join_s, b->size);
 	if (!status && w->heartbeat)
 		gn_heartbeat_expect_all(w->heartbeat);

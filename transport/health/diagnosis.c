@@ -225,6 +225,21 @@ static int is_in_class(const struct gn_record *c, int class)
 	return c->state == GN_RECORD_RUNNING && (class == 0) == (c->inside != 0);
 }
 
+/* Whether all ranks wait in the operation, some of them for another host. */
+static int waits_for_network(const struct gn_diagnosis_input *in)
+{
+	int count = 0;
+
+	for (int r = 0; r < in->size; r++) {
+		int other = in->records[r].waits_rank;
+
+		if (!in->present[r] || !is_in_class(&in->records[r], 0))
+			return 0;
+		count += in->hosts && other >= 0 && other < in->size && strcmp(in->hosts[r], in->hosts[other]);
+	}
+	return count > 0;
+}
+
 static void append_waiting(struct sentence *s, const struct gn_diagnosis_input *in, unsigned char *members)
 {
 	static const char *const several[] = {"wait in it", "started it and are not waiting in it", "have completed it"};
@@ -319,6 +334,8 @@ enum gn_status gn_diagnose(const struct gn_diagnosis_input *in, char *text, size
 	append_absent(&s, in, 1, members);
 	append_absent(&s, in, 0, members);
 	append_waiting(&s, in, members);
+	if (waits_for_network(in))
+		append(&s, "; heartbeats pass and this does not: compare the hosts' MTU (`ip link`, `ping -M do -s 8972 HOST`), then firewalls and links");
 	return GN_ERR_STALL;
 }
 

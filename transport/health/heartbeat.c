@@ -273,14 +273,18 @@ static int connect_to_each(struct gn_heartbeat *h, const struct gn_heartbeat_con
 	uint32_t count = a->count < GN_NET_ADDRESSES_MAX ? a->count : GN_NET_ADDRESSES_MAX;
 	uint32_t refused = 0;
 	uint64_t now, left;
+	struct gn_err why;
 	int answer;
 
 	for (uint32_t i = 0; i < count && (now = gn_clock_ns()) < deadline; i++) {
 		left = deadline - now;
 		answer = gn_heartbeat_member_connect(h, a->text[i], contact, now + left / (count - i),
-						     i + 1 < count ? now + left / 2 : deadline, err);
+						     i + 1 < count ? now + left / 2 : deadline, &why);
 		if (answer > 0)
 			return 1;
+		/* of an address that is this host's own on every host, nothing is learned */
+		if (!i || (strncmp(a->text[i], "127.", 4) && strcmp(a->text[i], "::1")))
+			*err = why;
 		refused += answer < 0;
 	}
 	return count && refused == count ? -1 : 0;
@@ -316,7 +320,8 @@ enum gn_status gn_heartbeat_join(const struct gn_heartbeat_options *options, con
 		if (why.status == GN_ERR_USAGE || why.status == GN_ERR_MISMATCH)
 			return gn_err_set(err, why.status, "rank 0 refuses rank %d: %s", options->rank, why.text);
 		return gn_err_set(err, GN_ERR_PEER_LOST, "rank 0 is lost: rank %d could not connect to its heartbeat within "
-				  "%.1f s, at any of its %u addresses: %s", options->rank, (double)(gn_clock_ns() - began) / 1e9,
+				  "%.1f s, at any of its %u addresses: %s; a firewall between the nodes has to pass TCP to the ports that the "
+				  "kernel gives (net.ipv4.ip_local_port_range)", options->rank, (double)(gn_clock_ns() - began) / 1e9,
 				  contact->addresses.count, why.text);
 	}
 	status = start(h, err);

@@ -170,7 +170,8 @@ enum gn_status gn_ucx_connect(struct gn_ucx *f, int rank, struct gn_err *err)
 	if (!count)
 		return gn_err_set(err, GN_ERR_FAILED, "rank %d on %s cannot reach rank %d on %s by any of %d network devices: the first of one "
 				  "node is paired with the first of the other, and so on; UCX_NET_DEVICES selects devices, --rails limits "
-				  "their number", here,
+				  "their number; for tcp, a firewall has to pass the ports that UCX listens on: any, or those of "
+				  "UCX_TCP_PORT_RANGE", here,
 				  gn_world_host_of(f->world, here), rank, gn_world_host_of(f->world, rank), f->rail_count);
 	for (int i = 0; i < count && !status; i++)
 		status = gn_ucx_rail_connect(&f->rails[usable[i]], rank, err);
