@@ -270,7 +270,7 @@ static enum gn_status tell_classes(const struct gn_pack_set *set, const struct g
 	uint32_t count = gn_names_count(set->classes);
 	const char **names = calloc(count, sizeof *names);
 	uint64_t *samples = calloc(count, sizeof *samples);
-	struct gn_strbuf text;
+	struct gn_strbuf text = {0};
 
 	if (!names || !samples) {
 		free(names);
@@ -279,7 +279,6 @@ static enum gn_status tell_classes(const struct gn_pack_set *set, const struct g
 	}
 	for (uint64_t i = 0; i < set->count; i++)
 		samples[set->items[i].class_id]++;
-	gn_strbuf_init(&text);
 	for (uint32_t i = 0; i < count && i < CLASSES_TOLD; i++)
 		gn_strbuf_printf(&text, "%s%s %llu", i ? ", " : "", gn_names_get(set->classes, i), (unsigned long long)samples[i]);
 	if (count > CLASSES_TOLD)

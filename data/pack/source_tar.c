@@ -358,10 +358,9 @@ static enum gn_status check_end(const char *path, int64_t at, struct gn_err *err
 enum gn_status gn_source_walk_tar(const char *path, const struct gn_source_sink *sink, struct gn_err *err)
 {
 	struct tar t = {.sink = sink, .path = path, .inside = ""};
+	const char *kind = gn_file_kind_at(path);
 	enum gn_status status;
-	const char *kind;
 
-	kind = gn_file_kind_at(path);
 	if (kind)
 		return gn_err_set(err, GN_ERR_DATA, "%s is %s, not a tar archive: unpack it, or make a tar of it", path, kind);
 	t.archive = new_archive();

@@ -135,8 +135,8 @@ enum gn_status gn_image_not_jpeg(const void *data, size_t len_bytes, struct gn_e
 
 enum gn_status gn_image_check_jpeg(const void *data, size_t len_bytes, struct gn_image_info *out, struct gn_err *err)
 {
-	struct jpeg_decompress_struct decoder;
 	struct gn_jpeg_trap trap;
+	struct jpeg_decompress_struct decoder = {.err = &trap.manager};
 	int failed;
 
 	if (!len_bytes)
@@ -146,9 +146,7 @@ enum gn_status gn_image_check_jpeg(const void *data, size_t len_bytes, struct gn
 				  GN_IMAGE_MAX_BYTES);
 	if (gn_image_sniff(data, len_bytes) != GN_IMAGE_JPEG)
 		return gn_image_not_jpeg(data, len_bytes, err);
-	memset(&decoder, 0, sizeof decoder);
 	gn_jpeg_trap_init(&trap);
-	decoder.err = &trap.manager;
 	failed = decode_all(&decoder, &trap, data, len_bytes, NULL);
 	if (!failed) {
 		*out = (struct gn_image_info){.width = (uint16_t)decoder.image_width, .height = (uint16_t)decoder.image_height,
@@ -187,15 +185,13 @@ static int encode_all(struct jpeg_compress_struct *c, struct gn_jpeg_trap *trap,
 enum gn_status gn_image_encode_jpeg(const unsigned char *pixels, const struct gn_image_info *info, int quality, int whole_chroma,
 				    unsigned char **jpeg, size_t *jpeg_bytes, struct gn_err *err)
 {
-	struct jpeg_compress_struct encoder;
 	struct gn_jpeg_trap trap;
+	struct jpeg_compress_struct encoder = {.err = &trap.manager};
 	unsigned char *bytes = NULL;
 	unsigned long len = 0;
 	int failed;
 
-	memset(&encoder, 0, sizeof encoder);
 	gn_jpeg_trap_init(&trap);
-	encoder.err = &trap.manager;
 	failed = encode_all(&encoder, &trap, pixels, info, quality, whole_chroma, &bytes, &len);
 	jpeg_destroy_compress(&encoder);
 	if (failed) {
@@ -219,15 +215,13 @@ static int read_header(struct jpeg_decompress_struct *d, struct gn_jpeg_trap *tr
 
 int gn_image_is_cmyk(const void *data, size_t len_bytes)
 {
-	struct jpeg_decompress_struct decoder;
 	struct gn_jpeg_trap trap;
+	struct jpeg_decompress_struct decoder = {.err = &trap.manager};
 	int cmyk;
 
 	if (gn_image_sniff(data, len_bytes) != GN_IMAGE_JPEG)
 		return 0;
-	memset(&decoder, 0, sizeof decoder);
 	gn_jpeg_trap_init(&trap);
-	decoder.err = &trap.manager;
 	cmyk = !read_header(&decoder, &trap, data, len_bytes) &&
 	       (decoder.jpeg_color_space == JCS_CMYK || decoder.jpeg_color_space == JCS_YCCK);
 	jpeg_destroy_decompress(&decoder);
@@ -237,16 +231,14 @@ int gn_image_is_cmyk(const void *data, size_t len_bytes)
 enum gn_status gn_image_cmyk_to_jpeg(const void *data, size_t len_bytes, int quality, unsigned char **jpeg,
 				     size_t *jpeg_bytes, struct gn_err *err)
 {
-	struct jpeg_decompress_struct decoder;
+	struct gn_jpeg_trap trap;
+	struct jpeg_decompress_struct decoder = {.err = &trap.manager};
 	struct gn_image_info info = {.components = 3};
 	unsigned char *rgb = NULL;
-	struct gn_jpeg_trap trap;
 	enum gn_status status;
 	int failed;
 
-	memset(&decoder, 0, sizeof decoder);
 	gn_jpeg_trap_init(&trap);
-	decoder.err = &trap.manager;
 	failed = decode_all(&decoder, &trap, data, len_bytes, &rgb);
 	info.width = (uint16_t)decoder.image_width;
 	info.height = (uint16_t)decoder.image_height;

@@ -46,10 +46,9 @@ void gn_manifest_release(struct gn_manifest *m)
 /* Lengths precede names, because a name may hold any byte. */
 static enum gn_status digest_of(const struct gn_manifest *m, char hex[GN_SHA256_HEX], struct gn_err *err)
 {
-	struct gn_strbuf text;
+	struct gn_strbuf text = {0};
 	enum gn_status status;
 
-	gn_strbuf_init(&text);
 	gn_strbuf_printf(&text, "gannet-dataset %u\n", m->version);
 	if (m->version > 1)
 		gn_strbuf_printf(&text, "seed %llu skipped %llu\n", (unsigned long long)m->seed,

@@ -53,7 +53,7 @@ static void head_of(const struct fetch *f, char *out, size_t size)
 
 static enum gn_status save_state(struct fetch *f, struct gn_err *err)
 {
-	struct gn_strbuf text;
+	struct gn_strbuf text = {0};
 	char head[512];
 	enum gn_status status = GN_OK;
 
@@ -61,7 +61,6 @@ static enum gn_status save_state(struct fetch *f, struct gn_err *err)
 	if (fdatasync(f->fd))
 		return gn_err_errno(err, errno, "cannot write %s", f->part);
 	head_of(f, head, sizeof head);
-	gn_strbuf_init(&text);
 	gn_strbuf_puts(&text, head);
 	for (uint64_t i = 0; i < f->chunks; i++)
 		gn_strbuf_append(&text, f->done[i] ? "1" : "0", 1);
@@ -240,10 +239,9 @@ static enum gn_status read_all(struct fetch *f, struct gn_err *err)
 /* For gannet stage --list and --remove: the file was staged, and is used now. */
 static enum gn_status save_marker(const struct fetch *f, struct gn_err *err)
 {
-	struct gn_strbuf text;
+	struct gn_strbuf text = {0};
 	enum gn_status status;
 
-	gn_strbuf_init(&text);
 	gn_strbuf_puts(&text, "gannet-stage-file 1\n");
 	gn_stage_marker_root(f->o->to, &text);
 	status = gn_strbuf_failed(&text) ? gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to write %s", f->marker) :

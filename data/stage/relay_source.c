@@ -109,10 +109,9 @@ static enum gn_status list_file(struct gn_relay_source *s, struct gn_tree *out, 
 	const struct gn_tree_record r = {.size_bytes = s->file.size, .mtime_s = s->file.modified_s, .mtime_ns = version_ns(&s->file),
 					 .mode = S_IFREG | (0666 & ~mask), .links_to = GN_TREE_NO_LINK, .path_bytes = 1, .target_bytes = 1,
 					 .extent_count = s->file.size > 0};
-	struct gn_strbuf block;
+	struct gn_strbuf block = {0};
 
 	umask(mask);
-	gn_strbuf_init(&block);
 	gn_strbuf_append(&block, (const char *)&r, sizeof r);
 	gn_strbuf_append(&block, "\0", 2); /* path and target */
 	if (s->file.size)

@@ -38,12 +38,11 @@ static enum gn_status append_line(const struct gn_manifest_shard *s, const char 
 void gn_stage_marker_load(const struct gn_manifest *m, const char *directory, unsigned char *trusted)
 {
 	char path[PATH_MAX], *text;
-	struct gn_strbuf line;
+	struct gn_strbuf line = {0};
 
 	if (gn_path_join(path, sizeof path, directory, GN_STAGE_MARKER_NAME, NULL) || !gn_stage_is_own_path(path) ||
 	    gn_file_load(path, MARKER_MAX_BYTES, &text, NULL, NULL))
 		return;
-	gn_strbuf_init(&line);
 	for (uint32_t i = 0; i < m->shard_count; i++) {
 		const char *found;
 
@@ -74,10 +73,9 @@ int gn_stage_marker_follow(const struct gn_manifest *m, const char *directory, u
 enum gn_status gn_stage_marker_save(const struct gn_manifest *m, const char *directory, const unsigned char *right, struct gn_err *err)
 {
 	char path[PATH_MAX];
-	struct gn_strbuf text;
+	struct gn_strbuf text = {0};
 	enum gn_status status = gn_path_join(path, sizeof path, directory, GN_STAGE_MARKER_NAME, err);
 
-	gn_strbuf_init(&text);
 	for (uint32_t i = 0; i < m->shard_count && !status; i++)
 		if (right[i])
 			status = append_line(&m->shards[i], directory, &text, err);
@@ -100,12 +98,11 @@ void gn_stage_marker_root(const char *root, struct gn_strbuf *out)
 
 int gn_stage_marker_is_of(const char *marker, const char *root)
 {
-	struct gn_strbuf line;
+	struct gn_strbuf line = {0};
 	char end[128];
 	struct stat info;
 	int fd = open(marker, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK), same = 0;
 
-	gn_strbuf_init(&line);
 	gn_stage_marker_root(root, &line);
 	if (fd >= 0 && !fstat(fd, &info) && gn_stage_is_own_file(&info) && !gn_strbuf_failed(&line) && line.len && line.len < sizeof end &&
 	    (size_t)info.st_size > line.len)

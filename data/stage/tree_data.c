@@ -218,10 +218,9 @@ enum gn_status gn_tree_target_check_file(struct gn_tree_target *t, const char *s
 
 enum gn_status gn_tree_save_marker(const struct gn_tree_target *t, int synced, struct gn_err *err)
 {
-	struct gn_strbuf text;
+	struct gn_strbuf text = {0};
 	enum gn_status status;
 
-	gn_strbuf_init(&text);
 	gn_strbuf_printf(&text, GN_TREE_HEAD, t->tree->layout);
 	for (uint32_t c = 0; c < t->tree->chunks; c++)
 		gn_strbuf_printf(&text, GN_TREE_LINE, c, t->digests[c]);

@@ -190,7 +190,6 @@ enum gn_status gn_tree_scan(const char *from, int with_holes, struct gn_log *log
 	fts = fts_open(roots, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, by_name);
 	if (!fts)
 		return gn_err_errno(err, errno, "cannot read %s", from);
-	gn_strbuf_init(&s.block);
 	while (!status && (errno = 0, f = fts_read(fts)))
 		status = append(&s, f, err);
 	if (!status && errno)

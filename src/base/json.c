@@ -9,7 +9,6 @@
 void gn_json_init(struct gn_json *j)
 {
 	memset(j, 0, sizeof *j);
-	gn_strbuf_init(&j->text);
 	j->first[0] = 1;
 }
 

@@ -62,9 +62,8 @@ static void put_wrapped(struct gn_strbuf *out, const char *text, int columns, in
 
 void gn_options_help(const struct gn_command *command, const char *program, int columns, struct gn_strbuf *out)
 {
-	struct gn_strbuf text;
+	struct gn_strbuf text = {0};
 
-	gn_strbuf_init(&text);
 	gn_strbuf_printf(&text, "Usage: %s %s [OPTION]...%s%s", program, command->name, command->positional[0] ? " " : "", command->positional);
 	put_wrapped(out, gn_strbuf_text(&text), columns, 0, 7);
 	gn_strbuf_puts(out, "\n\n");

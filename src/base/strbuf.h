@@ -1,5 +1,5 @@
-/* A growing, always terminated string. A failed allocation is remembered: callers check gn_strbuf_failed() once at the end instead
- * of after every append. Thread safety: a buffer belongs to one thread. */
+/* A growing, always terminated string; {0} is an empty one. A failed allocation is remembered: callers check gn_strbuf_failed() once at
+ * the end instead of after every append. Thread safety: a buffer belongs to one thread. */
 #ifndef GN_BASE_STRBUF_H
 #define GN_BASE_STRBUF_H
 

@@ -117,9 +117,8 @@ static void print_heading(const struct gn_bench *b)
 {
 	const struct gn_device *d = b->gpu->device;
 	int ranks = gn_comm_size(b->comm), nodes = gn_world_nodes(b->world);
-	struct gn_strbuf text;
+	struct gn_strbuf text = {0};
 
-	gn_strbuf_init(&text);
 	gn_comm_device_describe(b->comm, &text);
 	printf("# allreduce of GPU memory: %d rank%s on %d node%s, %s, rank 0 on cuda:%d, %s, PCI %s\n", ranks,
 	       ranks > 1 ? "s" : "", nodes, nodes > 1 ? "s" : "", gn_strbuf_text(&text), gn_device_ordinal(d), gn_device_model(d), gn_device_address(d));

@@ -125,13 +125,12 @@ static void name_transports(const struct gn_bench *b, int direct, char *names, s
 		   {"dc_", "dc"}, {"ud_", "ud"}};
 	char seen[256] = " ", *save, *lane;
 	size_t len = 1;
-	struct gn_strbuf lanes;
+	struct gn_strbuf lanes = {0};
 
 	names[0] = 0;
 	*rails = 0;
 	if (direct)
 		add_name(names, size, "shm");
-	gn_strbuf_init(&lanes);
 	for (int r = 0; r < gn_comm_size(b->group); r++)
 		if (r != gn_comm_rank(b->group)) {
 			gn_strbuf_puts(&lanes, " ");

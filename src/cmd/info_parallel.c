@@ -126,9 +126,8 @@ static void draw(const struct gn_mesh *mesh, const struct gn_sim_topology *machi
 {
 	const char **hosts = calloc((size_t)mesh->size, sizeof *hosts);
 	char(*names)[16] = calloc((size_t)machine->nodes, sizeof *names);
-	struct gn_strbuf text;
+	struct gn_strbuf text = {0};
 
-	gn_strbuf_init(&text);
 	if (hosts && names) {
 		for (int r = 0; r < mesh->size; r++) {
 			int node = gn_sim_node_of(machine, r);
@@ -155,13 +154,12 @@ static double most_memory(const struct gn_pipe_forecast *a)
 
 static void cut_text(const struct question *q, const struct gn_pipe_forecast *a, struct gn_strbuf *out)
 {
-	gn_strbuf_init(out);
 	gn_cuts_text(q->model, a->nodes, a->schedule.stages - 1, out);
 }
 
 static void print_json(const struct question *q, const struct gn_pipe_forecast *a)
 {
-	struct gn_strbuf cut;
+	struct gn_strbuf cut = {0};
 	struct gn_json j;
 
 	cut_text(q, a, &cut);
@@ -205,7 +203,7 @@ static void print_json(const struct question *q, const struct gn_pipe_forecast *
 
 static void print_details(const struct question *q, const struct gn_pipe_forecast *a)
 {
-	struct gn_strbuf cut;
+	struct gn_strbuf cut = {0};
 
 	draw(&a->mesh, &q->ask.machine);
 	printf("\n%5s  %-24s %10s %10s %9s %12s %10s %10s\n", "stage", "first layer", "forward ms", "backward ms", "update ms", "output MB", "sum MB",
@@ -231,7 +229,7 @@ static void print_details(const struct question *q, const struct gn_pipe_forecas
 
 static void print_row(const struct question *q, const struct gn_pipe_forecast *a)
 {
-	struct gn_strbuf cut;
+	struct gn_strbuf cut = {0};
 
 	cut_text(q, a, &cut);
 	printf("%6d %9d %7d %10.1f %10.1f %8.1f %10.1f %14.3f %12.1f  %s\n", a->mesh.shape.data, a->mesh.shape.pipeline, a->mesh.shape.tensor, 1e3 * a->step.step_s,

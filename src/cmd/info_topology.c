@@ -29,9 +29,8 @@ static int last_numa(const struct gn_topology *m)
 
 static void json_cpus(struct gn_json *j, const char *key, const cpu_set_t *cpus)
 {
-	struct gn_strbuf text;
+	struct gn_strbuf text = {0};
 
-	gn_strbuf_init(&text);
 	gn_affinity_list_cpus(cpus, &text);
 	gn_json_string(j, key, gn_strbuf_text(&text));
 	gn_strbuf_release(&text);
@@ -135,10 +134,9 @@ static void print_devices(const struct gn_topology *m)
 static void print_machine(const struct gn_topology *m, const struct gn_affinity_rank *ranks,
 			  const struct gn_affinity *choices, int count)
 {
-	struct gn_strbuf text;
+	struct gn_strbuf text = {0};
 	cpu_set_t cpus;
 
-	gn_strbuf_init(&text);
 	for (int numa = 0; numa <= last_numa(m); numa++) {
 		cpus_of(m, numa, &cpus);
 		gn_strbuf_clear(&text);

@@ -12,10 +12,9 @@
 static char *with_task(const char *word, const char *task)
 {
 	const char *at;
-	struct gn_strbuf text;
+	struct gn_strbuf text = {0};
 	char *out;
 
-	gn_strbuf_init(&text);
 	for (; task && (at = strstr(word, "%a")); word = at + 2) {
 		gn_strbuf_append(&text, word, (size_t)(at - word));
 		gn_strbuf_puts(&text, task);

@@ -191,10 +191,9 @@ static void print_gpus(const struct result *r)
 static void print_problems(const struct result *r)
 {
 	const char **names = calloc(r->count + 1, sizeof *names);
-	struct gn_strbuf list;
+	struct gn_strbuf list = {0};
 	size_t n = 0;
 
-	gn_strbuf_init(&list);
 	for (size_t i = 0; names && i < r->count; i++) {
 		printf("%s: %s\n", r->hosts[r->problems[i].node].host, r->problems[i].text);
 		if (!i || r->problems[i].node != r->problems[i - 1].node)

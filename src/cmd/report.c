@@ -96,10 +96,9 @@ static enum gn_status write_file(const char *directory, const char *name, const 
 /* path "-": standard output */
 static enum gn_status write_csv(const char *path, const struct gn_curve *curves, size_t count, struct gn_err *err)
 {
-	struct gn_strbuf text;
+	struct gn_strbuf text = {0};
 	enum gn_status status;
 
-	gn_strbuf_init(&text);
 	gn_curves_csv(curves, count, &text);
 	if (gn_strbuf_failed(&text))
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %s", path);
@@ -114,11 +113,9 @@ static enum gn_status write_csv(const char *path, const struct gn_curve *curves,
 static enum gn_status write_all(const char *directory, const struct gn_curve *curves, size_t count, const struct gn_text_list *per_class,
 				struct gn_err *err)
 {
-	struct gn_strbuf text, more;
+	struct gn_strbuf text = {0}, more = {0};
 	enum gn_status status = GN_OK;
 
-	gn_strbuf_init(&text);
-	gn_strbuf_init(&more);
 	for (size_t i = 0; i < per_class->count && !status; i++)
 		status = gn_report_confusion(per_class->items[i], &more, err);
 	if (!status)

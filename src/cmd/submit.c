@@ -49,11 +49,10 @@ static int run(const void *options, const struct gn_text_list *positional)
 		.retries = o->retries, .time = o->time, .partition = o->partition, .array = o->array, .after = o->after,
 		.extra = o->extra.items, .extra_count = o->extra.count, .snapshot = o->snapshot != NULL, .work = work,
 		.preflight = o->preflight, .exclude_bad = o->exclude_bad, .command = positional->items, .command_count = positional->count};
-	struct gn_strbuf script;
+	struct gn_strbuf script = {0};
 	struct gn_err err;
 	enum gn_status status = gn_submit_self(self, sizeof self, &err);
 
-	gn_strbuf_init(&script);
 	name_directory(o, folder, sizeof folder);
 	if (!status)
 		status = gn_submit_absolute(folder, directory, sizeof directory, &err);

@@ -50,7 +50,7 @@ static void print_stages(const struct gn_account *a)
 /* 80 columns. */
 static void print_text(const struct gn_account *a, const char *path)
 {
-	struct gn_strbuf advice;
+	struct gn_strbuf advice = {0};
 	char shown[256];
 
 	printf("%s\n%s, %d rank%s on %d node%s, %d start%s, step %llu of %llu, %s\n", gn_text_visible(path, shown, sizeof shown), a->model,
@@ -83,7 +83,6 @@ static void print_text(const struct gn_account *a, const char *path)
 	} else {
 		printf("core hours and memory: not in the log\n");
 	}
-	gn_strbuf_init(&advice);
 	gn_account_advise(a, &advice);
 	fputs(gn_strbuf_text(&advice), stdout);
 	gn_strbuf_release(&advice);

@@ -105,7 +105,7 @@ static enum gn_status start(const struct sweep_options *o, const struct gn_text_
 {
 	char self[PATH_MAX], directory[PATH_MAX], work[PATH_MAX], array[64], id[64], halving[32] = "", *checkpoint = NULL, *log = NULL;
 	const char **command = NULL;
-	struct gn_strbuf script, ledger;
+	struct gn_strbuf script = {0}, ledger = {0};
 	struct gn_sweep sweep;
 	size_t words;
 	enum gn_status status = check_command(p, err);
@@ -117,8 +117,6 @@ static enum gn_status start(const struct sweep_options *o, const struct gn_text_
 	if (status)
 		return status;
 	status = check_names(&sweep, err);
-	gn_strbuf_init(&script);
-	gn_strbuf_init(&ledger);
 	if (!status)
 		status = gn_submit_self(self, sizeof self, err);
 	if (!status)
@@ -213,10 +211,9 @@ static void print_states(const struct sweep_options *o, const struct gn_sweep_st
 static enum gn_status again(const char *directory, const struct gn_sweep_state *s, size_t count, int dry_run, struct gn_err *err)
 {
 	char id[64], full[PATH_MAX];
-	struct gn_strbuf list;
+	struct gn_strbuf list = {0};
 	enum gn_status status = gn_submit_absolute(directory, full, sizeof full, err);
 
-	gn_strbuf_init(&list);
 	for (size_t i = 0; i < count; i++)
 		if (!strcmp(s[i].state, "failed") || !strcmp(s[i].state, "stop"))
 			gn_strbuf_printf(&list, "%s%d", list.len ? "," : "", s[i].trial);
@@ -239,10 +236,9 @@ static enum gn_status again(const char *directory, const struct gn_sweep_state *
 static enum gn_status report(const char *directory, const struct gn_sweep_state *s, size_t count, struct gn_err *err)
 {
 	char out[PATH_MAX], path[PATH_MAX];
-	struct gn_strbuf page;
+	struct gn_strbuf page = {0};
 	enum gn_status status = gn_path_join(out, sizeof out, directory, "report", err);
 
-	gn_strbuf_init(&page);
 	if (!status)
 		status = gn_make_dirs(out, err);
 	if (!status)

@@ -93,7 +93,7 @@ static void size_of(int *columns, int *rows)
 /* Each line is followed by "erase to its end", so that nothing flickers. */
 static void draw(const struct gn_run_view *v, double interval)
 {
-	struct gn_strbuf text;
+	struct gn_strbuf text = {0};
 	char name[256], clock[16];
 	int columns, rows, room;
 	time_t now = time(NULL);
@@ -106,7 +106,6 @@ static void draw(const struct gn_run_view *v, double interval)
 	room = columns - 10 > 0 ? columns - 10 : 0;
 	/* the end of a long path says more */
 	printf("\033[H\033[7m%-*.*s %8s\033[0m\033[K\n", room, room, name + ((int)strlen(name) > room ? (int)strlen(name) - room : 0), clock);
-	gn_strbuf_init(&text);
 	gn_run_view_text(v, (double)now, columns, rows - 2, &text);
 	for (const char *line = gn_strbuf_text(&text); *line;) {
 		size_t len = strcspn(line, "\n");
@@ -161,7 +160,7 @@ static enum gn_status watch(struct gn_run_source *source, struct gn_run_view *v,
 static enum gn_status print(const struct top_options *o, struct gn_run_source *source, struct gn_run_view *v, struct gn_err *err)
 {
 	double now = (double)time(NULL);
-	struct gn_strbuf text;
+	struct gn_strbuf text = {0};
 	struct gn_json j;
 	enum gn_status status = gn_run_source_read(source, now, v, err);
 
@@ -173,7 +172,6 @@ static enum gn_status print(const struct top_options *o, struct gn_run_source *s
 		gn_cmd_print_json(&j);
 		return GN_OK;
 	}
-	gn_strbuf_init(&text);
 	gn_run_view_text(v, now, 80, 0, &text);
 	fputs(gn_strbuf_text(&text), stdout);
 	gn_strbuf_release(&text);

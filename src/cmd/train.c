@@ -89,9 +89,8 @@ static void warn_of_unused(const struct gn_train_options *given, const struct gn
 	int milestones = gn_options_given(&gn_train_command, given, "milestones");
 	int factor = gn_options_given(&gn_train_command, given, "lr-factor");
 	enum gn_augment augment;
-	struct gn_strbuf text;
+	struct gn_strbuf text = {0};
 
-	gn_strbuf_init(&text);
 	if (strcmp(o->schedule, "step") && (milestones || factor))
 		gn_strbuf_printf(&text, "%s%s%s, which --schedule step has, not %s", milestones ? "--milestones" : "",
 				 milestones && factor ? " and " : "", factor ? "--lr-factor" : "", o->schedule);
@@ -124,7 +123,7 @@ enum gn_status gn_train_in_world(const struct gn_train_options *given, struct gn
 	struct gn_comm_options co = {.transport = given->transport, .tuning = given->tuning, .rails = (int)given->rails,
 				     .strict = given->transport_strict, .progress = given->progress};
 	struct gn_train_options filled = *given, *o = &filled;
-	struct gn_strbuf agreed, all, lines, recipe_text;
+	struct gn_strbuf agreed = {0}, all = {0}, lines = {0}, recipe_text = {0};
 	struct gn_recipe recipe;
 	char gpu[GN_DEVICE_PCI_MAX];
 	struct gn_comm *comm;
@@ -133,10 +132,6 @@ enum gn_status gn_train_in_world(const struct gn_train_options *given, struct gn
 
 	if (status)
 		return status;
-	gn_strbuf_init(&agreed);
-	gn_strbuf_init(&all);
-	gn_strbuf_init(&lines);
-	gn_strbuf_init(&recipe_text);
 	gn_device_pci(given->device, gn_world_local_rank(world), gpu);
 	status = gn_affinity_report(comm, *gpu ? gpu : NULL, log, err);
 	if (!status && o->carried)
@@ -183,7 +178,7 @@ static enum gn_status check(const void *target, int64_t ranks, struct gn_err *er
 	struct gn_train_options filled = *(const struct gn_train_options *)target;
 	struct gn_mesh_shape shape;
 	struct gn_recipe recipe;
-	struct gn_strbuf text;
+	struct gn_strbuf text = {0};
 	enum gn_status status;
 
 	if (filled.dry_run)
@@ -191,7 +186,6 @@ static enum gn_status check(const void *target, int64_t ranks, struct gn_err *er
 	status = gn_train_check_alone(&filled, err);
 	if (!status && filled.parallel)
 		status = gn_mesh_parse(filled.parallel, (int)(ranks - filled.spares), &shape, err);
-	gn_strbuf_init(&text);
 	if (!status && filled.recipe)
 		status = apply_recipe(&filled, gn_train_workers(&filled, (int)ranks), &recipe, &text, err);
 	gn_strbuf_release(&text);
@@ -203,14 +197,13 @@ static enum gn_status dry_run(const struct gn_train_options *given, struct gn_er
 	struct gn_train_options o = *given;
 	int filled[GN_RECIPE_CHOICES_MAX];
 	struct gn_recipe recipe;
-	struct gn_strbuf text;
+	struct gn_strbuf text = {0};
 	int64_t batch;
 	enum gn_status status = o.recipe ? fill_recipe(&o, 1, &recipe, filled, &batch, err)
 					 : gn_err_set(err, GN_ERR_USAGE, "--dry-run prints what --recipe sets: give --recipe NAME");
 
 	if (status)
 		return status;
-	gn_strbuf_init(&text);
 	gn_recipe_describe(o.recipe, &recipe, filled, batch, &text);
 	if (gn_strbuf_failed(&text))
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the recipe");

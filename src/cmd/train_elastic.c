@@ -43,10 +43,9 @@ static enum gn_status describe_data(const char *directory, struct gn_strbuf *out
 /* By which members tell whether one that joins would compute the same as they do. */
 static enum gn_status digest_run(const struct gn_train_options *o, char hex[GN_SHA256_HEX], struct gn_err *err)
 {
-	struct gn_strbuf text;
+	struct gn_strbuf text = {0};
 	enum gn_status status;
 
-	gn_strbuf_init(&text);
 	gn_options_describe(&gn_train_command, o, gn_train_own_options(o), &text);
 	status = describe_data(o->data, &text, err);
 	if (!status)
@@ -89,11 +88,10 @@ static enum gn_status wait_again(struct gn_train_options *o, const struct gn_wor
 /* A rank knows of the loss that ended its step, which may be one of several, or a consequence of another. */
 static void name_losses(const struct gn_train_options *o, const struct gn_world *world, struct gn_err *loss)
 {
-	struct gn_strbuf lost;
+	struct gn_strbuf lost = {0};
 
 	if (gn_world_rank(world) || o->carried->is_planned)
 		return;
-	gn_strbuf_init(&lost);
 	gn_regroup_losses(o->regroup, &lost);
 	if (lost.len && !gn_strbuf_failed(&lost) && !strstr(loss->text, gn_strbuf_text(&lost)))
 		snprintf(loss->text, sizeof loss->text, "%s", gn_strbuf_text(&lost));

@@ -92,10 +92,9 @@ static void write_exclude(const struct gn_preflight_host *hosts, const struct gn
 			  struct gn_json *j)
 {
 	const char **names = calloc(count + 1, sizeof *names);
-	struct gn_strbuf text;
+	struct gn_strbuf text = {0};
 	size_t n = 0;
 
-	gn_strbuf_init(&text);
 	for (size_t i = 0; names && i < count; i++)
 		if (!i || problems[i].node != problems[i - 1].node)
 			names[n++] = hosts[problems[i].node].host;

@@ -303,7 +303,7 @@ static uint64_t limit_of(int which)
 
 static void read_facts(const struct gn_preflight_options *o, struct gn_preflight_host *h)
 {
-	struct gn_strbuf pmix;
+	struct gn_strbuf pmix = {0};
 	struct utsname system;
 	char digest[GN_SHA256_HEX] = "";
 
@@ -314,7 +314,6 @@ static void read_facts(const struct gn_preflight_options *o, struct gn_preflight
 	if (!gn_sha256_file("/proc/self/exe", digest, NULL, NULL))
 		snprintf(h->binary, sizeof h->binary, "%.16s", digest);
 	snprintf(h->ucx, sizeof h->ucx, "%.79s", gn_library_versions_ucx());
-	gn_strbuf_init(&pmix);
 	gn_library_versions_pmix(&pmix);
 	snprintf(h->pmix, sizeof h->pmix, "%.79s", gn_strbuf_text(&pmix));
 	gn_strbuf_release(&pmix);

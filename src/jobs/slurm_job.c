@@ -239,13 +239,12 @@ enum gn_status gn_slurm_job_find(const char *id, int accounting, struct gn_slurm
 	const char *const show[] = {"timeout", "10", "scontrol", "show", "job", "--oneliner", id, NULL};
 	const char *const account[] = {"timeout", "10", "sacct", "--duplicates", "--parsable2", "--noheader", "--jobs", id, "--format",
 				       GN_SLURM_SACCT_FORMAT, NULL};
-	struct gn_strbuf text;
+	struct gn_strbuf text = {0};
 	int found = 0;
 
 	memset(out, 0, sizeof *out);
 	if (!gn_slurm_is_job(id))
 		return gn_err_set(err, GN_ERR_NOT_FOUND, "%s is no file and no job's number", id);
-	gn_strbuf_init(&text);
 	if (!gn_program_run(show, 1, &text, NULL))
 		found = gn_slurm_job_parse(gn_strbuf_text(&text), out);
 	gn_strbuf_clear(&text);

@@ -107,11 +107,9 @@ static enum gn_status parse_id(const char *said, char id[64], struct gn_err *err
 /* *queued: sbatch has succeeded, whatever it printed. */
 static enum gn_status run_sbatch(const char *const *argv, int *queued, char id[64], struct gn_err *err)
 {
-	struct gn_strbuf said;
-	enum gn_status status;
+	struct gn_strbuf said = {0};
+	enum gn_status status = gn_program_run(argv, 0, &said, err);
 
-	gn_strbuf_init(&said);
-	status = gn_program_run(argv, 0, &said, err);
 	*queued = !status;
 	if (!status)
 		status = parse_id(gn_strbuf_text(&said), id, err);
@@ -132,11 +130,10 @@ enum gn_status gn_submit_job(const struct gn_submit *s, const char *snapshot, co
 {
 	char path[PATH_MAX], policy[2 * PATH_MAX];
 	const char *const sbatch[] = {"sbatch", "--parsable", path, NULL}, *const clear[] = {"rm", "-rf", "--", s->directory, NULL};
-	struct gn_strbuf script;
+	struct gn_strbuf script = {0};
 	int is_own = 0, queued = 0;
 	enum gn_status status = find_policy(s->gannet, policy, sizeof policy, err);
 
-	gn_strbuf_init(&script);
 	if (!status)
 		status = gn_submit_script(s, &script, err);
 	if (!status)

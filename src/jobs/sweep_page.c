@@ -287,7 +287,7 @@ static double shown_result(const struct sweep *w, const struct trial *t)
 static void put_scatter(const struct sweep *w, const char *name, struct gn_strbuf *out)
 {
 	struct gn_axis x = {0, 0, LEFT, WIDTH - RIGHT, 0}, y = y_axis(0, 0);
-	struct gn_strbuf title;
+	struct gn_strbuf title = {0};
 	double usual = 0;
 	size_t beyond = 0;
 
@@ -301,7 +301,6 @@ static void put_scatter(const struct sweep *w, const char *name, struct gn_strbu
 		if (isfinite(w->trials[i].result) && (w->by_top1 || shown_result(w, &w->trials[i]) <= 4 * usual))
 			y.high = fmax(y.high, shown_result(w, &w->trials[i]));
 	gn_axis_widen(&y);
-	gn_strbuf_init(&title);
 	gn_strbuf_puts(&title, w->by_top1 ? "Top-1 of the last evaluation by " : "Last loss by ");
 	gn_chart_escape(&title, name);
 	begin(out);

@@ -44,7 +44,7 @@ static void add_nic(struct record *record, const char *name, size_t len)
 static void find_used(struct gn_comm *c, struct record *record)
 {
 	int size = gn_comm_size(c), rank = gn_comm_rank(c), here = gn_world_node_of(c->world, rank), other = 0;
-	struct gn_strbuf lanes;
+	struct gn_strbuf lanes = {0};
 
 	while (other < size && gn_world_node_of(c->world, other) == here)
 		other++;
@@ -52,7 +52,6 @@ static void find_used(struct gn_comm *c, struct record *record)
 		add_nic(record, gn_ucx_rail_device(c->ucx, i), GN_DEVICE_NAME_MAX);
 	if (record->nic_count || other == size)
 		return;
-	gn_strbuf_init(&lanes);
 	gn_comm_enter(c);
 	/* a failure to connect is reported where a connection is needed */
 	if (!gn_ucx_connect(c->ucx, other, NULL))
@@ -128,9 +127,8 @@ static void append_line(const struct gn_strbuf *text, int rank, int warns, struc
 static void append_rank(const struct gn_topology *m, const struct gn_affinity_rank *r, const struct gn_affinity *a, int rank,
 		     struct gn_strbuf *out)
 {
-	struct gn_strbuf text;
+	struct gn_strbuf text = {0};
 
-	gn_strbuf_init(&text);
 	gn_affinity_describe(m, r, a, &text);
 	append_line(&text, rank, 0, out);
 	for (unsigned fault = GN_AFFINITY_GPU_FAR_NIC; fault <= GN_AFFINITY_CORES_FAR_GPU; fault <<= 1) {
@@ -269,11 +267,10 @@ enum gn_status gn_affinity_report(struct gn_comm *c, const char *gpu, struct gn_
 {
 	struct gn_topology topology = {0};
 	struct gn_gathered records = {0}, lines = {0};
-	struct gn_strbuf mine;
+	struct gn_strbuf mine = {0};
 	struct gn_err why;
 	enum gn_status status = exchange_records(c, gpu, &records, err);
 
-	gn_strbuf_init(&mine);
 	/* failures from here on are warnings */
 	if (!status && gn_world_local_rank(c->world) == 0 &&
 	    (gn_topology_read(&topology, &why) || describe_node(c, &topology, &records, &mine, &why))) {

@@ -153,10 +153,9 @@ struct gn_agree_item gn_agree_program(void)
 
 static enum gn_status compare_options(const char *of_rank_0, const char *own, struct gn_err *err)
 {
-	struct gn_strbuf text;
+	struct gn_strbuf text = {0};
 	enum gn_status status = GN_OK;
 
-	gn_strbuf_init(&text);
 	gn_options_compare(of_rank_0, own, NULL, ", here ", &text);
 	if (text.len)
 		status = gn_err_set(err, GN_ERR_MISMATCH, "its options are not those of rank 0: %s; start the same command everywhere", gn_strbuf_text(&text));

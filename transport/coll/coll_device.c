@@ -77,9 +77,8 @@ static enum gn_status measure(struct gn_comm *comm, const struct gn_buffer *b, s
 
 static void log_times(struct gn_comm *comm, const struct gn_coll_ops *const *all, double seconds[][SIZES], int best, struct gn_log *log)
 {
-	struct gn_strbuf text;
+	struct gn_strbuf text = {0};
 
-	gn_strbuf_init(&text);
 	for (int c = 0; c < 2; c++) {
 		gn_strbuf_printf(&text, "%s%s", c ? "; " : "", name_of(comm, all[c]));
 		for (size_t i = 0; i < SIZES; i++)
@@ -197,7 +196,7 @@ static enum gn_status select_backend(struct gn_comm *c, struct gn_log *log, stru
 
 enum gn_status gn_comm_attach(struct gn_comm *c, const struct gn_comm_device *options, struct gn_log *log, struct gn_err *err)
 {
-	struct gn_strbuf text;
+	struct gn_strbuf text = {0};
 	enum gn_status status;
 
 	gn_comm_detach(c);
@@ -212,7 +211,6 @@ enum gn_status gn_comm_attach(struct gn_comm *c, const struct gn_comm_device *op
 		gn_comm_detach(c);
 		return status;
 	}
-	gn_strbuf_init(&text);
 	gn_comm_device_describe(c, &text);
 	if (gn_comm_rank(c) == 0)
 		gn_log_info(log, "GPU memory: %s", gn_strbuf_text(&text));

@@ -74,11 +74,9 @@ static void log_transports(const struct gn_comm *c)
 {
 	const char *forced = getenv("UCX_TLS");
 	struct gn_devices devices = {0};
-	struct gn_strbuf lanes, text;
+	struct gn_strbuf lanes = {0}, text = {0};
 	int size = gn_comm_size(c);
 
-	gn_strbuf_init(&lanes);
-	gn_strbuf_init(&text);
 	for (int r = 0; r < size; r++) {
 		if (r != gn_comm_rank(c)) {
 			gn_strbuf_puts(&lanes, " ");
@@ -100,9 +98,8 @@ static void log_transports(const struct gn_comm *c)
 /* Warns about excluded rails, and names the rails to the flight recorder: with several, one of them may stall. */
 static void name_rails(const struct gn_comm *c)
 {
-	struct gn_strbuf left_out;
+	struct gn_strbuf left_out = {0};
 
-	gn_strbuf_init(&left_out);
 	if (gn_comm_rank(c) == 0)
 		gn_ucx_describe_excluded(c->ucx, &left_out);
 	if (left_out.len)

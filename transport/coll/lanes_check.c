@@ -169,9 +169,8 @@ static void inspect_lanes(const struct gn_world *w, const struct gn_ucx *f, cons
 {
 	const char *allowed = getenv("UCX_NET_DEVICES");
 	struct gn_devices devices = {0};
-	struct gn_strbuf lanes;
+	struct gn_strbuf lanes = {0};
 
-	gn_strbuf_init(&lanes);
 	find_lanes(w, f, transport, &lanes, record);
 	if (!gn_devices_read("/sys", &devices, NULL))
 		gn_lanes_judge(&devices, gn_strbuf_text(&lanes), !strcmp(transport, "auto"),
@@ -241,11 +240,9 @@ static int is_uniform(const int32_t *classes, int ranks)
 
 static enum gn_status report_lanes(const struct gn_world *w, const struct exchange *p, int strict, struct gn_log *log, struct gn_err *err)
 {
-	struct gn_strbuf text;
-	enum gn_status status;
+	struct gn_strbuf text = {0};
+	enum gn_status status = gn_lanes_describe(p->records, p->nodes, p->hosts, gn_world_size(w), &text, err);
 
-	gn_strbuf_init(&text);
-	status = gn_lanes_describe(p->records, p->nodes, p->hosts, gn_world_size(w), &text, err);
 	if (!status && strict)
 		status = gn_err_set(err, GN_ERR_FAILED, "--transport-strict: nodes use different transports, or leave faster devices unused: %s",
 				    gn_strbuf_text(&text));

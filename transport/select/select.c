@@ -113,14 +113,13 @@ static enum gn_status list_candidates(const struct gn_select_args *args, struct 
 	const struct gn_algorithm *a = gn_algorithms(&all);
 	int any = !args->algo || !strcmp(args->algo, "auto");
 	enum gn_status status = GN_OK;
-	struct gn_strbuf names;
+	struct gn_strbuf names = {0};
 
 	for (size_t i = 0; i < all && out->models_count < ALGORITHMS_MAX && !status; i++)
 		if (a[i].what == args->what && (any || !strcmp(a[i].name, args->algo)))
 			status = add_algorithm(args, &a[i], out, err);
 	if (status || out->count)
 		return status;
-	gn_strbuf_init(&names);
 	append_names(args->what, &names);
 	gn_err_set(err, GN_ERR_USAGE, "%s has no algorithm %s; it has %s", gn_collective_name(args->what),
 		   any ? "at all" : args->algo, gn_strbuf_text(&names));

@@ -348,14 +348,13 @@ static enum gn_status keep_others(const char *path, const char *signature, struc
 
 enum gn_status gn_tuning_table_write(const char *path, const struct gn_tune_result *r, struct gn_err *err)
 {
-	struct gn_strbuf text;
+	struct gn_strbuf text = {0};
 	struct gn_json j;
 	const char *slash = strrchr(path, '/');
 	char *folder = slash && slash > path ? strndup(path, (size_t)(slash - path)) : NULL;
 	enum gn_status status = folder ? gn_make_dirs(folder, err) : GN_OK;
 
 	free(folder);
-	gn_strbuf_init(&text);
 	gn_json_init(&j);
 	if (!status)
 		status = keep_others(path, r->signature, &text, err);

@@ -110,8 +110,6 @@ static enum gn_status find_paths(struct gn_world *world, struct gn_ucx *ucx, str
 	enum gn_status status;
 
 	*out = (struct paths){0};
-	gn_strbuf_init(&out->node);
-	gn_strbuf_init(&out->link);
 	status = lanes_to(world, ucx, 1, &out->node, err);
 	if (!status)
 		status = lanes_to(world, ucx, 0, &out->link, err);
@@ -165,13 +163,12 @@ static enum gn_status estimate_costs(struct gn_world *world, struct gn_ucx *ucx,
 static enum gn_status read_table(const char *path, const char *signature, int *found, struct gn_cost *out, struct gn_err *err)
 {
 	const char *posix = strstr(signature, "within: posix/");
-	struct gn_strbuf older;
+	struct gn_strbuf older = {0};
 	enum gn_status status = gn_tuning_table_read(path, signature, found, out, err);
 
 	if (status || *found || !posix)
 		return status;
 	posix += strlen("within: ");
-	gn_strbuf_init(&older);
 	gn_strbuf_append(&older, signature, (size_t)(posix - signature));
 	gn_strbuf_printf(&older, "sysv%s", posix + strlen("posix"));
 	if (!gn_strbuf_failed(&older))
@@ -221,7 +218,7 @@ static enum gn_status use_measured(struct gn_world *world, const char *path, str
 static enum gn_status look_up_table(struct gn_world *world, struct gn_ucx *ucx, const char *given, struct gn_log *log,
 			      struct gn_cost *out, struct gn_err *err)
 {
-	struct gn_strbuf signature;
+	struct gn_strbuf signature = {0};
 	char path[PATH_MAX];
 	struct gn_err why = {.text = ""};
 	int named = 0, found = 0;
@@ -229,7 +226,6 @@ static enum gn_status look_up_table(struct gn_world *world, struct gn_ucx *ucx, 
 
 	if (status || !*path)
 		return status;
-	gn_strbuf_init(&signature);
 	status = gn_tuning_table_signature(world, ucx, &signature, err);
 	if (!status) {
 		status = read_table(path, gn_strbuf_text(&signature), &found, out, &why);

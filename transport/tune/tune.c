@@ -275,14 +275,13 @@ static enum gn_status time_reductions(struct tuner *t, double *bytes_per_s, stru
 /* Collective: all ranks use rank 0's signature, estimated costs and rate of reductions. */
 static enum gn_status share_common(struct tuner *t, struct gn_tune_result *out, struct gn_err *err)
 {
-	struct gn_strbuf text;
+	struct gn_strbuf text = {0};
 	double rate = 0;
 	struct pair_report r = {0};
 	enum gn_status status = gn_tuning_table_agree(t->world, t->ucx, "none", NULL, &out->cost, err);
 
 	if (!status)
 		status = time_reductions(t, &rate, err);
-	gn_strbuf_init(&text);
 	if (!status && gn_world_rank(t->world) == 0)
 		status = gn_tuning_table_signature(t->world, t->ucx, &text, err);
 	/* a report is used to send both */

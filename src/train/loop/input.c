@@ -187,10 +187,9 @@ void gn_input_threads(int64_t threads, const struct gn_world *world, struct gn_l
 
 enum gn_status gn_input_classes_digest(const struct gn_dataset *dataset, char hex[65], struct gn_err *err)
 {
-	struct gn_strbuf names;
+	struct gn_strbuf names = {0};
 	enum gn_status status;
 
-	gn_strbuf_init(&names);
 	for (uint32_t k = 0; k < gn_dataset_classes(dataset); k++) {
 		const char *name = gn_dataset_class_name(dataset, k);
 

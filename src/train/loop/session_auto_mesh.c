@@ -170,13 +170,9 @@ static enum gn_status choose(struct gn_session *s, struct choice *out, struct gn
 {
 	struct gn_pipe_question q = {.model = NULL};
 	struct gn_pipe_forecast best = {.stages = NULL};
-	struct gn_strbuf all, cut, mesh;
-	enum gn_status status;
+	struct gn_strbuf all = {0}, cut = {0}, mesh = {0};
+	enum gn_status status = compare(s, &q, &best, &all, err);
 
-	gn_strbuf_init(&all);
-	gn_strbuf_init(&cut);
-	gn_strbuf_init(&mesh);
-	status = compare(s, &q, &best, &all, err);
 	if (!status) {
 		gn_cuts_text(s->model, best.nodes, best.schedule.stages - 1, &cut);
 		out->shape = best.mesh.shape;

@@ -127,12 +127,11 @@ static enum gn_status give_any(struct gn_carried *c, struct gn_session *s, int64
 
 enum gn_status gn_carried_give(struct gn_carried *c, struct gn_session *s, int *done, struct gn_err *err)
 {
-	struct gn_strbuf told;
+	struct gn_strbuf told = {0};
 	int64_t number = 0;
 	enum gn_status status;
 
 	*done = 0;
-	gn_strbuf_init(&told);
 	status = give_any(c, s, &number, done, &told, err);
 	if (!status && *done) {
 		gn_session_take_layouts(s);

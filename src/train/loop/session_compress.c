@@ -92,9 +92,8 @@ static enum gn_status time_method(struct gn_session *s, const char *name, float 
 static enum gn_status report(struct gn_session *s, int best, const double *seconds, struct gn_err *err)
 {
 	struct gn_json *j = gn_metrics_log_begin(s->metrics.log, "compress");
-	struct gn_strbuf text;
+	struct gn_strbuf text = {0};
 
-	gn_strbuf_init(&text);
 	for (int i = 0; i < CANDIDATES; i++)
 		gn_strbuf_printf(&text, "%s%s %.4g", i ? ", " : "", candidates[i], seconds[i] * 1e3);
 	if (gn_comm_rank(s->comm) == 0)

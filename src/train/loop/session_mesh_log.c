@@ -66,9 +66,8 @@ static void draw(const struct gn_session *s)
 	const struct gn_mesh *mesh = &s->pipeline->mesh;
 	const struct gn_world *world = gn_comm_world(s->comm);
 	const char **hosts = calloc((size_t)mesh->size, sizeof *hosts);
-	struct gn_strbuf text;
+	struct gn_strbuf text = {0};
 
-	gn_strbuf_init(&text);
 	for (int r = 0; hosts && r < mesh->size; r++)
 		hosts[r] = gn_world_host_of(world, r);
 	if (hosts)
@@ -84,11 +83,10 @@ static void log_stage(const struct gn_session *s, int stage, const struct report
 	const struct gn_session_pipeline *p = s->pipeline;
 	int stages = p->mesh.shape.pipeline;
 	char inputs[48] = "";
-	struct gn_strbuf from;
+	struct gn_strbuf from = {0};
 
 	if (r->inputs)
 		snprintf(inputs, sizeof inputs, ", with the inputs of %d", r->inputs);
-	gn_strbuf_init(&from);
 	if (stage)
 		gn_cuts_text(s->model, &p->nodes[stage - 1], 1, &from);
 	else

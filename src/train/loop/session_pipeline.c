@@ -144,7 +144,7 @@ enum gn_status gn_session_cut(struct gn_session *s, struct gn_err *err)
 {
 	struct gn_session_pipeline *p = s->pipeline;
 	enum gn_status status = GN_OK;
-	struct gn_strbuf text;
+	struct gn_strbuf text = {0};
 	int stages, found = 0;
 
 	if (!p)
@@ -169,7 +169,6 @@ enum gn_status gn_session_cut(struct gn_session *s, struct gn_err *err)
 	if (status)
 		return status;
 	name_place(p, gn_comm_rank(s->comm));
-	gn_strbuf_init(&text);
 	gn_cuts_text(s->model, p->nodes, stages - 1, &text);
 	snprintf(s->checkpoint.info.cut, sizeof s->checkpoint.info.cut, "%s", gn_strbuf_text(&text));
 	gn_strbuf_release(&text);

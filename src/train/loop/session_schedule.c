@@ -14,11 +14,10 @@ static void log_shorter_schedule(const struct gn_session *s)
 {
 	const struct gn_train_options *o = s->options;
 	const struct gn_lr *lr = &s->schedule.lr;
-	struct gn_strbuf text;
+	struct gn_strbuf text = {0};
 
 	if (gn_comm_rank(s->comm) || (lr->epochs >= o->warmup_of && lr->epochs >= o->milestones_of) || lr->epochs <= 0)
 		return;
-	gn_strbuf_init(&text);
 	if (lr->epochs < o->warmup_of)
 		gn_strbuf_printf(&text, ", warm-up over %.4g epochs for %g", lr->warmup_epochs, o->warmup_epochs);
 	for (size_t i = 0; lr->shape == GN_LR_STEP && i < lr->milestone_count && lr->epochs < o->milestones_of; i++)

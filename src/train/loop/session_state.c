@@ -40,11 +40,10 @@ static void warn_of_classes(const struct gn_session *s, const char *path)
 static enum gn_status import_weights(struct gn_session *s, const char *path, struct gn_err *err)
 {
 	const struct gn_checkpoint_arrays whole = gn_session_arrays(s);
-	struct gn_strbuf ignored;
-	enum gn_status status;
+	struct gn_strbuf ignored = {0};
+	enum gn_status status = gn_weights_import(path, s->model, !strcmp(s->options->init_head, "skip"), whole.params, whole.buffers, &ignored,
+						  err);
 
-	gn_strbuf_init(&ignored);
-	status = gn_weights_import(path, s->model, !strcmp(s->options->init_head, "skip"), whole.params, whole.buffers, &ignored, err);
 	if (!status && ignored.len)
 		gn_log_warn(s->log, "%s has tensors that %s lacks, which are ignored: %s", path, gn_model_name(s->model),
 			    gn_strbuf_text(&ignored));
@@ -158,13 +157,12 @@ static enum gn_status log_changed_options(const struct gn_session *s, const char
 		"metrics", "trace", "trace-steps", "threads", "loader-threads", "prefetch", "tuning", "progress", "mean", "deviation", "resize", "side", "channels",
 		"join-timeout", "heartbeat-timeout", "stall-timeout", "socket-ifname", NULL,
 	};
-	struct gn_strbuf text;
+	struct gn_strbuf text = {0};
 	char *options;
 	enum gn_status status = gn_checkpoint_options(folder, &options, err);
 
 	if (status || !options)
 		return status;
-	gn_strbuf_init(&text);
 	gn_options_compare(options, s->options->options_text, skip, ", now ", &text);
 	if (gn_strbuf_failed(&text))
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the options of %s", folder);

@@ -256,14 +256,13 @@ static void describe_conditions(const struct gn_session *s, struct gn_strbuf *ou
 static enum gn_status begin_autotune(struct gn_session *s, uint64_t steps_left, struct gn_err *err)
 {
 	const struct gn_train_options *o = s->options;
-	struct gn_strbuf conditions;
+	struct gn_strbuf conditions = {0};
 	struct gn_bucket_autotune_options ao = {
 		.reducer = gn_replica_sharing_options(&s->replica), .bucket_bytes = (size_t)o->bucket, .overlap = (enum gn_overlap)o->overlap,
 		.any_order = o->any_order, .folder = o->checkpoint, .log = s->log, .metrics_log = s->metrics.log,
 	};
 	enum gn_status status;
 
-	gn_strbuf_init(&conditions);
 	describe_conditions(s, &conditions);
 	ao.conditions = gn_strbuf_text(&conditions);
 	status = gn_bucket_autotune_begin(&ao, steps_left, &s->replica.reducer, &s->autotune, err);

@@ -213,13 +213,12 @@ void gn_summary_start(struct gn_session *s, uint64_t steps_left)
 	uint64_t images = gn_dataset_count(s->data.train), steps = s->state.step + steps_left;
 	uint32_t classes = gn_dataset_classes(s->data.train);
 	int ranks = s->workers;
-	struct gn_strbuf text;
+	struct gn_strbuf text = {0};
 
 	s->metrics.began_ns = gn_clock_ns();
 	s->metrics.began_step = s->state.step;
 	if (gn_comm_rank(s->comm))
 		return;
-	gn_strbuf_init(&text);
 	gn_strbuf_printf(&text, "training %s on %s: %" PRIu64 " image%s of %u class%s", gn_model_name(s->model), o->data, images,
 			 gn_text_plural(images), classes, classes == 1 ? "" : "es");
 	if (s->data.val)
@@ -277,11 +276,10 @@ void gn_summary_end(const struct gn_session *s)
 {
 	uint64_t steps = s->state.step - s->metrics.began_step;
 	double seconds = (double)(gn_clock_ns() - s->metrics.began_ns) * 1e-9;
-	struct gn_strbuf text;
+	struct gn_strbuf text = {0};
 
 	if (gn_comm_rank(s->comm))
 		return;
-	gn_strbuf_init(&text);
 	gn_strbuf_printf(&text, "done: %" PRIu64 " step%s in %.1f s", steps, gn_text_plural(steps), seconds);
 	if (steps)
 		gn_strbuf_printf(&text, ", %.0f images/s in all", (double)s->metrics.images / seconds);

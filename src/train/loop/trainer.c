@@ -56,11 +56,10 @@ static void put_interval(const struct gn_session *s, const struct gn_interval *s
 static void log_interval_text(const struct gn_session *s, const struct gn_interval *sums, const struct gn_scaling_report *report)
 {
 	double updates = (double)(sums->steps - sums->skipped - sums->unknown), loss = sums->loss_sum / updates;
-	struct gn_strbuf more;
+	struct gn_strbuf more = {0};
 
 	if (gn_comm_rank(s->comm))
 		return;
-	gn_strbuf_init(&more);
 	if (report)
 		gn_scaling_report_text(report, gn_comm_world(s->comm), gn_step_forecast_source(&s->forecast), &more);
 	gn_session_put_staleness_text(s, &more);
@@ -287,13 +286,12 @@ static enum gn_status train(struct gn_session *s, const volatile sig_atomic_t *s
 /* What a report of a problem has to name. */
 static void log_software(struct gn_json *j, const struct gn_world *world)
 {
-	struct gn_strbuf text;
+	struct gn_strbuf text = {0};
 	char job[64];
 
 	gn_json_string(j, "version", gn_version());
 	gn_json_string(j, "commit", gn_version_commit());
 	gn_json_string(j, "ucx", gn_library_versions_ucx());
-	gn_strbuf_init(&text);
 	gn_library_versions_pmix(&text);
 	gn_json_string(j, "pmix", gn_strbuf_text(&text));
 	if (gn_library_versions_job(job))
@@ -318,7 +316,7 @@ static void log_compressor(const struct gn_compressor *c, struct gn_json *j)
 static enum gn_status log_start(struct gn_session *s, int resumed, struct gn_err *err)
 {
 	const int is_after_loss = s->options->carried && s->options->carried->why;
-	struct gn_strbuf resolved;
+	struct gn_strbuf resolved = {0};
 	struct gn_json *j;
 
 	if (s->device.bf16 && strcmp(gn_device_precision(&s->device), "bf16"))
@@ -354,7 +352,6 @@ static enum gn_status log_start(struct gn_session *s, int resumed, struct gn_err
 		gn_json_string(j, "dataset", gn_dataset_digest(s->data.train));
 		log_software(j, gn_comm_world(s->comm));
 		gn_json_string(j, "options", s->options->options_text);
-		gn_strbuf_init(&resolved);
 		gn_summary_resolved(s, &resolved);
 		gn_json_string(j, "resolved", gn_strbuf_text(&resolved));
 		gn_strbuf_release(&resolved);

@@ -173,13 +173,12 @@ static void put_values(struct gn_strbuf *summary, const void *point, const struc
 {
 	for (size_t i = 0; i < count; i++) {
 		float v = (float)field(point, columns[i].offset);
-		struct gn_strbuf value;
+		struct gn_strbuf value = {0};
 		uint32_t bits;
 
 		if (!isfinite(v))
 			continue;
 		memcpy(&bits, &v, sizeof bits);
-		gn_strbuf_init(&value);
 		put_bytes(&value, 1, columns[i].tag, strlen(columns[i].tag));
 		put_key(&value, 2, FIXED32);
 		put_fixed(&value, bits, 4);
@@ -193,11 +192,9 @@ static void put_values(struct gn_strbuf *summary, const void *point, const struc
 static void put_event(const struct gn_curve *c, const struct gn_curve_step *s, const struct gn_curve_eval *e, struct gn_strbuf *out)
 {
 	double step = s ? s->step : e->step;
-	struct gn_strbuf event, summary;
+	struct gn_strbuf event = {0}, summary = {0};
 
 	(void)c;
-	gn_strbuf_init(&event);
-	gn_strbuf_init(&summary);
 	if (s)
 		put_values(&summary, s, step_columns, STEP_COLUMNS);
 	else
@@ -222,9 +219,8 @@ static double first_time(const struct gn_curve *c)
 static void append_events(const struct gn_curve *c, struct gn_strbuf *out)
 {
 	static const char version[] = "brain.Event:2";
-	struct gn_strbuf event;
+	struct gn_strbuf event = {0};
 
-	gn_strbuf_init(&event);
 	put_double(&event, 1, first_time(c));
 	put_bytes(&event, 3, version, sizeof version - 1); /* Event.file_version */
 	out->failed |= gn_strbuf_failed(&event);
@@ -250,9 +246,8 @@ enum gn_status gn_curves_write_events(const char *directory, const struct gn_cur
 {
 	char name[256], other[256], path[PATH_MAX];
 	enum gn_status status = GN_OK;
-	struct gn_strbuf events;
+	struct gn_strbuf events = {0};
 
-	gn_strbuf_init(&events);
 	for (size_t c = 0; c < count && !status; c++) {
 		size_t earlier = 0;
 

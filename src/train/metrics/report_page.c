@@ -255,7 +255,7 @@ static void append_option(struct gn_strbuf *out, const struct gn_curve *curves, 
 	const char *first = NULL;
 	size_t first_len = 0;
 	int differs = 0;
-	struct gn_strbuf text;
+	struct gn_strbuf text = {0};
 	double number;
 
 	for (size_t c = 0; c < count; c++) {
@@ -269,7 +269,6 @@ static void append_option(struct gn_strbuf *out, const struct gn_curve *curves, 
 		differs |= !value != !first || (value && first && (len != first_len || strncmp(value, first, len)));
 	}
 	gn_strbuf_printf(out, "<tr%s><td>", differs ? " class='differs'" : "");
-	gn_strbuf_init(&text);
 	for (size_t c = 0; c <= count; c++) {
 		size_t len = name_len;
 		const char *value = c ? find_option(curves[c - 1].options, name, name_len, &len) : name;

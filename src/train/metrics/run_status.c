@@ -178,9 +178,8 @@ static enum gn_status write_status(const struct gn_status_files *f, const struct
 static enum gn_status write_metrics(const struct gn_status_files *f, const struct gn_run_status *s, double now, struct gn_err *err)
 {
 	enum gn_status status;
-	struct gn_strbuf text;
+	struct gn_strbuf text = {0};
 
-	gn_strbuf_init(&text);
 	write_prometheus(s, now, &text);
 	status = gn_strbuf_failed(&text) ? gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %s", f->metrics_path)
 					 : gn_file_replace_unsynced(f->metrics_path, gn_strbuf_text(&text), text.len, err);

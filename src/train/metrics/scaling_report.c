@@ -84,7 +84,7 @@ static void put_sharing(const struct gn_processors *p, struct gn_strbuf *out)
 void gn_scaling_report_json(const struct gn_scaling_report *report, const struct gn_world *world, const char *source,
 			    struct gn_json *j)
 {
-	struct gn_strbuf why;
+	struct gn_strbuf why = {0};
 
 	gn_json_object(j, "ranks");
 	for (int p = 0; p < GN_SCALING_REPORT_PARTS; p++) {
@@ -111,7 +111,6 @@ void gn_scaling_report_json(const struct gn_scaling_report *report, const struct
 		gn_json_fixed(j, "predicted", report->predicted, 4);
 		gn_json_string(j, "costs", source);
 	} else if (gn_processors_shared(&report->processors)) {
-		gn_strbuf_init(&why);
 		put_sharing(&report->processors, &why);
 		gn_json_string(j, "unpredicted", gn_strbuf_text(&why));
 		gn_strbuf_release(&why);

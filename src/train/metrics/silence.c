@@ -47,12 +47,11 @@ static int put_silent(const struct gn_world *w, struct gn_json *j)
 static enum gn_status write_file(struct gn_silence *s, int always, struct gn_err *err)
 {
 	enum gn_status status = GN_OK;
-	struct gn_strbuf text;
+	struct gn_strbuf text = {0};
 	struct gn_json j;
 	int count;
 
 	gn_json_init(&j);
-	gn_strbuf_init(&text);
 	gn_json_object(&j, NULL);
 	count = put_silent(s->world, &j);
 	gn_json_end(&j);

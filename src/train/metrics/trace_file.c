@@ -20,7 +20,6 @@ static const char *const names[GN_SPAN_COUNT] = {
 enum gn_status gn_trace_file_open(struct gn_trace_file *o, const char *path, struct gn_err *err)
 {
 	gn_json_init(&o->json);
-	gn_strbuf_init(&o->text);
 	snprintf(o->path, sizeof o->path, "%s", path);
 	/* the length was checked at creation */
 	if (snprintf(o->temporary, sizeof o->temporary, "%s.%ld.tmp", path, (long)getpid()) >= (int)sizeof o->temporary)

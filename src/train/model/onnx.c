@@ -22,9 +22,8 @@ struct parts {
 static void put_dimension(struct gn_strbuf *shape, int64_t value, const char *name)
 {
 	enum { DIM = 1, VALUE = 1, PARAM = 2 };
-	struct gn_strbuf s;
+	struct gn_strbuf s = {0};
 
-	gn_strbuf_init(&s);
 	if (name)
 		gn_onnx_put_text(&s, PARAM, name);
 	else
@@ -39,12 +38,8 @@ static void put_value(struct gn_strbuf *graph, int field, const char *name, enum
 		      const char *text)
 {
 	enum { NAME = 1, TYPE = 2, DOC_STRING = 3, TENSOR_TYPE = 1, ELEM_TYPE = 1, SHAPE = 2 };
-	struct gn_strbuf shape, tensor, whole, value;
+	struct gn_strbuf shape = {0}, tensor = {0}, whole = {0}, value = {0};
 
-	gn_strbuf_init(&shape);
-	gn_strbuf_init(&tensor);
-	gn_strbuf_init(&whole);
-	gn_strbuf_init(&value);
 	put_dimension(&shape, 0, "batch");
 	for (int i = 0; i < count; i++)
 		put_dimension(&shape, sides[i], NULL);
@@ -65,9 +60,8 @@ static void put_value(struct gn_strbuf *graph, int field, const char *name, enum
 static void put_pair(struct gn_strbuf *out, int field, const char *key, const char *value)
 {
 	enum { KEY = 1, VALUE = 2 };
-	struct gn_strbuf s;
+	struct gn_strbuf s = {0};
 
-	gn_strbuf_init(&s);
 	gn_onnx_put_text(&s, KEY, key);
 	gn_onnx_put_text(&s, VALUE, value);
 	gn_onnx_put_bytes(out, field, gn_strbuf_text(&s), s.len);
@@ -93,9 +87,8 @@ static void put_tensor_head(struct gn_strbuf *out, const struct gn_onnx_tensor *
 {
 	enum { INITIALIZER = 5, DIMS = 1, DATA_TYPE = 2, NAME = 8, RAW_DATA = 9 };
 	size_t data_bytes = t->count * sizeof(float);
-	struct gn_strbuf s;
+	struct gn_strbuf s = {0};
 
-	gn_strbuf_init(&s);
 	for (int d = 0; d < t->dims; d++)
 		gn_onnx_put_int(&s, DIMS, t->shape[d]);
 	gn_onnx_put_int(&s, DATA_TYPE, GN_ONNX_FLOAT);
@@ -111,9 +104,8 @@ static void put_tensor_head(struct gn_strbuf *out, const struct gn_onnx_tensor *
 static void put_model_head(struct gn_strbuf *out, const struct gn_onnx_options *options, uint64_t graph_bytes)
 {
 	enum { IR = 1, PRODUCER_NAME = 2, PRODUCER_VERSION = 3, GRAPH = 7, OPSET_IMPORT = 8, OPSET_VERSION = 2, METADATA_PROPS = 14 };
-	struct gn_strbuf opset;
+	struct gn_strbuf opset = {0};
 
-	gn_strbuf_init(&opset);
 	gn_onnx_put_int(out, IR, IR_VERSION);
 	gn_onnx_put_text(out, PRODUCER_NAME, "gannet");
 	gn_onnx_put_text(out, PRODUCER_VERSION, gn_version());
@@ -200,10 +192,6 @@ static enum gn_status encode_and_write(const char *path, const struct gn_onnx *g
 
 	if (!p.tensor_heads)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the ONNX graph of %s", gn_model_name(g->model));
-	gn_strbuf_init(&p.head);
-	gn_strbuf_init(&p.tail);
-	for (size_t i = 0; i < g->tensor_count; i++)
-		gn_strbuf_init(&p.tensor_heads[i]);
 	status = encode(g, &p, &total, err);
 	if (!status)
 		status = write_file(path, g, &p, err);
@@ -223,7 +211,6 @@ enum gn_status gn_onnx_write(const char *path, const struct gn_model *model, con
 	struct gn_onnx g = {.model = model, .params = params, .buffers = buffers, .options = options};
 	enum gn_status status;
 
-	gn_strbuf_init(&g.nodes);
 	g.values = calloc((size_t)gn_model_node_count(model), sizeof *g.values);
 	if (g.values)
 		status = gn_onnx_add_layers(&g, err);

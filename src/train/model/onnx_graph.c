@@ -58,9 +58,8 @@ static void put_float(struct gn_strbuf *s, int field, float value)
 static void put_attribute(struct gn_strbuf *node, const struct gn_onnx_attribute *a)
 {
 	enum { NAME = 1, F = 2, I = 3, INTS = 8, TYPE = 20, TYPE_FLOAT = 1, TYPE_INT = 2, TYPE_INTS = 7 };
-	struct gn_strbuf s;
+	struct gn_strbuf s = {0};
 
-	gn_strbuf_init(&s);
 	gn_onnx_put_text(&s, NAME, a->name);
 	if (a->is_real)
 		put_float(&s, F, a->real);
@@ -76,9 +75,8 @@ void gn_onnx_add(struct gn_onnx *g, const char *operator, const char *output, co
 		 const struct gn_onnx_attribute *attributes)
 {
 	enum { INPUT = 1, OUTPUT = 2, NAME = 3, OP_TYPE = 4, NODE = 1 };
-	struct gn_strbuf s;
+	struct gn_strbuf s = {0};
 
-	gn_strbuf_init(&s);
 	for (; *inputs; inputs++)
 		gn_onnx_put_text(&s, INPUT, *inputs);
 	gn_onnx_put_text(&s, OUTPUT, output);

@@ -102,9 +102,8 @@ static int has_other_classes(const struct gn_tensor_entry *e, const struct gn_mo
 static enum gn_status wrong_shape(const struct gn_tensor_entry *e, const char *path, const struct gn_model *model,
 				  const struct gn_param *p, struct gn_err *err)
 {
-	struct gn_strbuf text;
+	struct gn_strbuf text = {0};
 
-	gn_strbuf_init(&text);
 	put_shape(&text, e->shape, e->dims);
 	gn_strbuf_puts(&text, " there and ");
 	put_shape(&text, p->shape, p->dims);
@@ -179,10 +178,9 @@ static int is_head(const struct gn_model *model, const struct gn_param *p)
 static enum gn_status check_missing(const struct gn_safetensors *file, const char *path, const struct gn_model *model, int without_head,
 				    struct gn_err *err)
 {
-	struct gn_strbuf names;
+	struct gn_strbuf names = {0};
 	size_t missing = 0;
 
-	gn_strbuf_init(&names);
 	for (size_t i = 0; i < tensor_count(model); i++)
 		if (!gn_safetensors_find(file, tensor(model, i)->name) && !(without_head && is_head(model, tensor(model, i))))
 			put_name(&names, tensor(model, i)->name, ++missing);
@@ -251,11 +249,9 @@ enum gn_status gn_weights_import(const char *path, const struct gn_model *model,
 enum gn_status gn_weights_load(const char *path, const struct gn_data_key *key, const struct gn_model *model, float *params, float *buffers,
 			       struct gn_err *err)
 {
-	struct gn_strbuf foreign;
-	enum gn_status status;
+	struct gn_strbuf foreign = {0};
+	enum gn_status status = import(path, key, model, 0, params, buffers, &foreign, err);
 
-	gn_strbuf_init(&foreign);
-	status = import(path, key, model, 0, params, buffers, &foreign, err);
 	if (!status && foreign.len)
 		status = gn_err_set(err, GN_ERR_DATA, "%s has a tensor %s that %s lacks: weights of another model?", path,
 				    gn_strbuf_text(&foreign), gn_model_name(model));
@@ -335,7 +331,7 @@ enum gn_status gn_weights_class_names(const char *path, char **names, struct gn_
 enum gn_status gn_weights_classes_digest(const char *path, char hex[65], struct gn_err *err)
 {
 	struct gn_safetensors *file;
-	struct gn_strbuf names;
+	struct gn_strbuf names = {0};
 	const char *text;
 	json_t *list;
 	enum gn_status status = gn_safetensors_open(path, NULL, &file, err);
@@ -344,7 +340,6 @@ enum gn_status gn_weights_classes_digest(const char *path, char hex[65], struct 
 		return status;
 	text = gn_safetensors_metadata(file, "class_names");
 	list = text ? json_loads(text, 0, NULL) : NULL;
-	gn_strbuf_init(&names);
 	if (append_names(list, &names))
 		hex[0] = 0;
 	else if (gn_strbuf_failed(&names))
@@ -359,10 +354,9 @@ enum gn_status gn_weights_classes_digest(const char *path, char hex[65], struct 
 
 enum gn_status gn_weights_layout_digest(const struct gn_model *model, char hex[65], struct gn_err *err)
 {
-	struct gn_strbuf text;
+	struct gn_strbuf text = {0};
 	enum gn_status status;
 
-	gn_strbuf_init(&text);
 	for (size_t i = 0; i < tensor_count(model); i++) {
 		const struct gn_param *p = tensor(model, i);
 

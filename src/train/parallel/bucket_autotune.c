@@ -164,11 +164,10 @@ static enum gn_status report(const struct gn_bucket_autotune *t, int best, const
 	const struct gn_bucket_autotune_options *o = &t->options;
 	const struct gn_reducer_config *config = gn_reducer_config(t->candidates[best]);
 	struct gn_json *j = gn_metrics_log_begin(o->metrics_log, "exchange");
-	struct gn_strbuf text;
+	struct gn_strbuf text = {0};
 	const char *order = NULL;
 	int exact = 1;
 
-	gn_strbuf_init(&text);
 	put_config(o->reducer.model, config, &text);
 	gn_strbuf_printf(&text, " %.4g ms a step", medians[best] * 1e3);
 	for (int i = 0; i < t->count; i++) {
@@ -227,14 +226,13 @@ static enum gn_status take_saved(const struct gn_bucket_autotune_options *o, con
 				 struct gn_reducer **reducer, struct gn_err *err)
 {
 	struct gn_reducer *x;
-	struct gn_strbuf text;
+	struct gn_strbuf text = {0};
 	enum gn_status status = gn_agree_status(o->reducer.comm, create(o, config, &x, err), err);
 
 	if (status)
 		return status;
 	gn_reducer_destroy(*reducer);
 	*reducer = x;
-	gn_strbuf_init(&text);
 	put_config(o->reducer.model, config, &text);
 	if (gn_comm_rank(o->reducer.comm) == 0)
 		gn_log_info(o->log, "gradients are summed in %s, as measured before", gn_strbuf_text(&text));

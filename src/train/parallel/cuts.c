@@ -161,13 +161,12 @@ static void append_near(const struct gn_model *m, const char *name, struct gn_st
 static enum gn_status parse_name(const struct gn_model *m, const char *name, int after, int *node, struct gn_err *err)
 {
 	enum gn_status status = gn_model_find_cut(m, name, node, err);
-	struct gn_strbuf near;
+	struct gn_strbuf near = {0};
 
 	if (!status && *node <= after)
 		return gn_err_set(err, GN_ERR_USAGE, "--cut: %s is not behind the name before it; stages follow each other in the network's order", name);
 	if (!status || !err)
 		return status;
-	gn_strbuf_init(&near);
 	gn_strbuf_puts(&near, err->text);
 	append_near(m, name, &near);
 	gn_err_set(err, status, "--cut %s", gn_strbuf_text(&near));

@@ -51,9 +51,8 @@ static ucs_status_t open_endpoint(struct gn_link *link, const void *address)
 /* Logs the link's lanes and sets the flags for sends over them. */
 static void describe(struct gn_link *link)
 {
-	struct gn_strbuf lanes;
+	struct gn_strbuf lanes = {0};
 
-	gn_strbuf_init(&lanes);
 	gn_ucx_endpoint_lanes(link->ep, 0, &lanes);
 	if (strstr(gn_strbuf_text(&lanes), "tcp/"))
 		link->send_flags = UCP_OP_ATTR_FLAG_FAST_CMPL;
