@@ -19,5 +19,10 @@ void *gn_pages_map(size_t size_bytes);
 void gn_pages_unmap(void *memory, size_t size_bytes);
 /* Sets *out = count * size. Returns 0, or -1 when the product overflows size_t. */
 int gn_size_mul(size_t count, size_t size, size_t *out);
+/* The next multiple of unit from value on, such as a size that keeps what follows it aligned. */
+static inline size_t gn_round_up(size_t value, size_t unit)
+{
+	return (value + unit - 1) / unit * unit;
+}
 
 #endif

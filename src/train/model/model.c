@@ -1,5 +1,7 @@
 #include "src/train/model/model_internal.h"
 
+#include "src/base/alloc.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,11 +70,6 @@ static int add_node(struct gn_model *m, const struct gn_shm *node, const char *n
 	return m->node_count++;
 }
 
-static size_t aligned(size_t elements)
-{
-	return (elements + 15) / 16 * 16;
-}
-
 static struct gn_param describe(struct gn_model *m, int node, const char *suffix, enum gn_param_kind kind, int dims,
 				const int64_t *shape, size_t offset)
 {
@@ -97,7 +94,7 @@ static void add_param(struct gn_model *m, int node, const char *suffix, enum gn_
 	if (m->failed)
 		return;
 	m->params[m->param_count] = describe(m, node, suffix, kind, dims, shape, m->param_elements);
-	m->param_elements += aligned(m->params[m->param_count++].count);
+	m->param_elements += gn_round_up(m->params[m->param_count++].count, 16);
 }
 
 static void add_buffer(struct gn_model *m, int node, const char *suffix, enum gn_param_kind kind, int64_t count)
@@ -106,7 +103,7 @@ static void add_buffer(struct gn_model *m, int node, const char *suffix, enum gn
 	if (m->failed)
 		return;
 	m->buffers[m->buffer_count] = describe(m, node, suffix, kind, 1, &count, m->buffer_elements);
-	m->buffer_elements += aligned(m->buffers[m->buffer_count++].count);
+	m->buffer_elements += gn_round_up(m->buffers[m->buffer_count++].count, 16);
 }
 
 static int window_side(int in, struct gn_window w)

@@ -1,5 +1,6 @@
 #include "src/train/parallel/pipe_stage.h"
 
+#include "src/base/alloc.h"
 #include "src/train/parallel/pipe_link.h"
 
 #include <stdlib.h>
@@ -125,21 +126,16 @@ enum gn_status gn_pipe_stage_get_layout(struct gn_pipe_stage *p, struct gn_layou
 	return GN_OK;
 }
 
-static size_t aligned(size_t bytes)
-{
-	return (bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
-}
-
 /* Activations, then a header, labels, pair labels and lambdas, of 4 bytes each. */
 static size_t message_bytes(size_t activations, int images)
 {
-	return aligned(activations) + sizeof(struct labels) + 3 * (size_t)images * 4;
+	return gn_round_up(activations, ALIGN_BYTES) + sizeof(struct labels) + 3 * (size_t)images * 4;
 }
 
 /* A gradient, in an asynchronous run with news behind it. */
 static size_t gradient_bytes(const struct gn_pipe_stage *p, size_t activations)
 {
-	return gn_pipe_kind_is_async(p->schedule.kind) ? aligned(activations) + GN_PIPE_NEWS * sizeof(float) : activations;
+	return gn_pipe_kind_is_async(p->schedule.kind) ? gn_round_up(activations, ALIGN_BYTES) + GN_PIPE_NEWS * sizeof(float) : activations;
 }
 
 static enum gn_status make_link(const struct gn_pipe_stage *p, int peer, uint32_t tag, size_t bytes, int sends, struct gn_pipe_link **out,
@@ -242,7 +238,7 @@ enum gn_status gn_pipe_stage_input(struct gn_pipe_stage *p, const void **activat
 
 	if (status)
 		return explain(p, status, "waiting for activations of", p->schedule.stage - 1, err);
-	*targets = labels_at(p, (const char *)*activations + aligned(p->in_bytes), &batches);
+	*targets = labels_at(p, (const char *)*activations + gn_round_up(p->in_bytes, ALIGN_BYTES), &batches);
 	if (batches < p->schedule.batches)
 		gn_pipe_stage_shorten(p, batches);
 	return GN_OK;
@@ -261,7 +257,7 @@ enum gn_status gn_pipe_stage_output(struct gn_pipe_stage *p, const void *activat
 	if (status)
 		return explain(p, status, "sending activations to", p->schedule.stage + 1, err);
 	memcpy(memory, activations, p->out_bytes);
-	put_labels(p, targets, (char *)memory + aligned(p->out_bytes));
+	put_labels(p, targets, (char *)memory + gn_round_up(p->out_bytes, ALIGN_BYTES));
 	p->sent_bytes += gn_pipe_stage_output_bytes(p);
 	return explain(p, gn_pipe_link_send(p->output, err), "sending activations to", p->schedule.stage + 1, err);
 }
@@ -271,7 +267,7 @@ enum gn_status gn_pipe_stage_gradient(struct gn_pipe_stage *p, const void **grad
 	enum gn_status status = gn_pipe_link_take(p->gradient, gradient, err);
 
 	if (news)
-		*news = (const float *)(const void *)((const char *)*gradient + aligned(p->out_bytes));
+		*news = (const float *)(const void *)((const char *)*gradient + gn_round_up(p->out_bytes, ALIGN_BYTES));
 	return explain(p, status, "waiting for gradients of", p->schedule.stage + 1, err);
 }
 
@@ -288,7 +284,7 @@ enum gn_status gn_pipe_stage_give_gradient(struct gn_pipe_stage *p, const void *
 	if (!status) {
 		memcpy(memory, gradient, p->in_bytes);
 		if (news)
-			memcpy((char *)memory + aligned(p->in_bytes), news, GN_PIPE_NEWS * sizeof *news);
+			memcpy((char *)memory + gn_round_up(p->in_bytes, ALIGN_BYTES), news, GN_PIPE_NEWS * sizeof *news);
 		p->sent_bytes += gradient_bytes(p, p->in_bytes);
 		status = gn_pipe_link_send(p->give_gradient, err);
 	}

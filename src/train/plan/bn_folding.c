@@ -6,16 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-static struct gn_weight_shape shape_of(const struct gn_param *w)
-{
-	return (struct gn_weight_shape){(size_t)w->shape[0], (size_t)w->shape[1], (size_t)w->shape[2] * (size_t)w->shape[3]};
-}
-
-static size_t padded(size_t count)
-{
-	return (count + 15) / 16 * 16;
-}
-
 enum gn_status gn_bn_folding_place(struct gn_plan *p, struct gn_err *err)
 {
 	size_t total = 0, largest = 0;
@@ -27,8 +17,8 @@ enum gn_status gn_bn_folding_place(struct gn_plan *p, struct gn_err *err)
 		if (!w)
 			continue;
 		o->own_weight = total;
-		o->own_bias = total + padded(w->count);
-		total = o->own_bias + padded((size_t)w->shape[0]);
+		o->own_bias = total + gn_round_up(w->count, 16);
+		total = o->own_bias + gn_round_up((size_t)w->shape[0], 16);
 		largest = w->count > largest ? w->count : largest;
 	}
 	p->own_elements = total;
@@ -82,7 +72,7 @@ static struct line line_of(const struct gn_plan *p, const struct gn_plan_op *o)
 static void fold(const struct gn_plan *p, const struct gn_plan_op *o)
 {
 	const struct gn_param *w = gn_model_param(p->model, o->param[0]);
-	struct gn_weight_shape shape = shape_of(w);
+	const struct gn_weight_shape shape = {(size_t)w->shape[0], (size_t)w->shape[1], (size_t)w->shape[2] * (size_t)w->shape[3]};
 	struct line l = line_of(p, o);
 	float *room = p->own_room, *bias = p->own + o->own_bias;
 	size_t each = shape.in * shape.window;

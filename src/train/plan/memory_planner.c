@@ -1,3 +1,4 @@
+#include "src/base/alloc.h"
 #include "src/train/plan/plan_internal.h"
 
 #include <stdlib.h>
@@ -16,11 +17,6 @@ static int by_offset(const void *a, const void *b)
 	const struct gn_memory_planner *const *x = a, *const *y = b;
 
 	return (*x)->offset < (*y)->offset ? -1 : (*x)->offset > (*y)->offset;
-}
-
-static size_t aligned(size_t bytes)
-{
-	return (bytes + GN_MEMORY_PLANNER_ALIGN_BYTES - 1) / GN_MEMORY_PLANNER_ALIGN_BYTES * GN_MEMORY_PLANNER_ALIGN_BYTES;
 }
 
 /* Times before the gap and after it. */
@@ -59,8 +55,8 @@ static void place_one(struct gn_memory_planner *s, struct gn_memory_planner **pl
 	for (int i = 0; i < rival_count; i++) {
 		if (at + s->bytes <= rivals[i]->offset)
 			break;
-		if (at < rivals[i]->offset + aligned(rivals[i]->bytes))
-			at = rivals[i]->offset + aligned(rivals[i]->bytes);
+		if (at < rivals[i]->offset + gn_round_up(rivals[i]->bytes, GN_MEMORY_PLANNER_ALIGN_BYTES))
+			at = rivals[i]->offset + gn_round_up(rivals[i]->bytes, GN_MEMORY_PLANNER_ALIGN_BYTES);
 	}
 	s->offset = at;
 }
@@ -78,8 +74,8 @@ enum gn_status gn_memory_planner_place(struct gn_memory_planner *pieces, int cou
 	qsort(order, count, sizeof *order, by_bytes);
 	for (int i = 0; i < count && order[i]->bytes; i++) {
 		place_one(order[i], order, i, order + count);
-		if (order[i]->offset + aligned(order[i]->bytes) > total)
-			total = order[i]->offset + aligned(order[i]->bytes);
+		if (order[i]->offset + gn_round_up(order[i]->bytes, GN_MEMORY_PLANNER_ALIGN_BYTES) > total)
+			total = order[i]->offset + gn_round_up(order[i]->bytes, GN_MEMORY_PLANNER_ALIGN_BYTES);
 	}
 	free(order);
 	*total_bytes = total;
