@@ -41,20 +41,17 @@ struct gn_bench {
 	int64_t wrong;	      /* wrong elements in all rows so far */
 };
 
-/* Times count (1 or 2) collectives, started one after the other, as one operation. */
-enum gn_status gn_bench_time(struct gn_bench *b, struct gn_coll *const *colls, int count, struct gn_timing *out,
-			     struct gn_err *err);
-/* Times any operation that is collective over all ranks. */
 /* Messages of this rank, one after the other or together. NULL: none. */
 struct gn_bench_messages {
 	struct gn_p2p *first, *second;
 	int together;
 };
-/* As run of gn_bench_time_any(): context is a struct gn_bench_messages. */
+/* As run of gn_bench_time(): context is a struct gn_bench_messages, a struct gn_coll. */
 enum gn_status gn_bench_run_messages(void *context, struct gn_err *err);
-enum gn_status gn_bench_time_any(struct gn_bench *b, enum gn_status (*run)(void *context, struct gn_err *err), void *context,
-				 struct gn_timing *out, struct gn_err *err);
-enum gn_status gn_bench_once(struct gn_coll *const *colls, int count, struct gn_err *err);
+enum gn_status gn_bench_run_coll(void *context, struct gn_err *err);
+/* Times any operation that is collective over all ranks. */
+enum gn_status gn_bench_time(struct gn_bench *b, enum gn_status (*run)(void *context, struct gn_err *err), void *context,
+			     struct gn_timing *out, struct gn_err *err);
 /* Sums over all ranks the elements that each found wrong. */
 enum gn_status gn_bench_add_wrong(struct gn_bench *b, int64_t here, struct gn_timing *t, struct gn_err *err);
 

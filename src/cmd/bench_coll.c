@@ -88,10 +88,10 @@ static enum gn_status measure_place(const struct job *j, struct gn_timing *t, in
 		return status;
 	/* in-place sums would overflow over repeated operations: time zeros, then check one more operation on real values */
 	fill_input(j, j->in_place);
-	status = gn_bench_time(j->b, &coll, 1, t, err);
+	status = gn_bench_time(j->b, gn_bench_run_coll, coll, t, err);
 	if (!status && j->in_place) {
 		fill_input(j, 0);
-		status = gn_bench_once(&coll, 1, err);
+		status = gn_bench_run_coll(coll, err);
 	}
 	if (!status)
 		status = gn_bench_add_wrong(j->b, count_wrong(j), t, err);
@@ -267,7 +267,7 @@ static enum gn_status measure_p2p_row(struct gn_bench *b, struct gn_bench_row *r
 	gn_pattern_fill(&b->pattern, b->in, 0, row->count, gn_comm_rank(b->comm));
 	memset(b->out, 0xff, row->bytes);
 	if (!status)
-		status = gn_bench_time_any(b, gn_bench_run_messages, &m, t, err);
+		status = gn_bench_time(b, gn_bench_run_messages, &m, t, err);
 	if (!status)
 		status = check_p2p(b, row->count, t, err);
 	/* a round trip is two messages */

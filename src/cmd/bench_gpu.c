@@ -64,14 +64,6 @@ static enum gn_status copy(struct gn_bench_gpu *g, void *to, const void *from, s
 	return status ? status : gn_stream_wait(g->stream, err);
 }
 
-static enum gn_status run_once(void *context, struct gn_err *err)
-{
-	struct gn_coll *coll = context;
-	enum gn_status status = gn_coll_start(coll, NULL, err);
-
-	return status ? status : gn_coll_wait(coll, err);
-}
-
 /* Sums of zeros are zeros; then one more sum of numbers, which is checked. */
 static enum gn_status time_and_check(struct gn_bench *b, struct gn_bench_row *row, struct gn_coll *coll, struct gn_err *err)
 {
@@ -81,13 +73,13 @@ static enum gn_status time_and_check(struct gn_bench *b, struct gn_bench_row *ro
 	memset(b->out, 0, row->bytes);
 	status = copy(g, g->buffer.address, b->out, row->bytes, err);
 	if (!status)
-		status = gn_bench_time_any(b, run_once, coll, &row->in_place, err);
+		status = gn_bench_time(b, gn_bench_run_coll, coll, &row->in_place, err);
 	if (status)
 		return status;
 	gn_pattern_fill(&b->pattern, b->out, 0, row->count, gn_comm_rank(b->comm));
 	status = copy(g, g->buffer.address, b->out, row->bytes, err);
 	if (!status)
-		status = run_once(coll, err);
+		status = gn_bench_run_coll(coll, err);
 	if (!status)
 		status = copy(g, b->out, g->buffer.address, row->bytes, err);
 	if (!status)

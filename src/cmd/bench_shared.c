@@ -23,28 +23,12 @@ struct timed {
 	void *context;
 };
 
-struct in_turn {
-	struct gn_coll *const *colls;
-	int count;
-};
-
-enum gn_status gn_bench_once(struct gn_coll *const *colls, int count, struct gn_err *err)
+enum gn_status gn_bench_run_coll(void *context, struct gn_err *err)
 {
-	enum gn_status status = GN_OK;
+	struct gn_coll *coll = context;
+	enum gn_status status = gn_coll_start(coll, NULL, err);
 
-	for (int i = 0; i < count && !status; i++) {
-		status = gn_coll_start(colls[i], NULL, err);
-		if (!status)
-			status = gn_coll_wait(colls[i], err);
-	}
-	return status;
-}
-
-static enum gn_status run_in_turn(void *context, struct gn_err *err)
-{
-	const struct in_turn *t = context;
-
-	return gn_bench_once(t->colls, t->count, err);
+	return status ? status : gn_coll_wait(coll, err);
 }
 
 static enum gn_status run_timed(void *context, struct gn_err *err)
@@ -61,22 +45,14 @@ static enum gn_status largest(void *context, double *values, size_t count, struc
 	return gn_comm_allreduce(t->comm, values, count, GN_F64, gn_reduce_max(GN_F64), err);
 }
 
-enum gn_status gn_bench_time_any(struct gn_bench *b, enum gn_status (*run)(void *context, struct gn_err *err), void *context,
-				 struct gn_timing *out, struct gn_err *err)
+enum gn_status gn_bench_time(struct gn_bench *b, enum gn_status (*run)(void *context, struct gn_err *err), void *context,
+			     struct gn_timing *out, struct gn_err *err)
 {
 	struct gn_bench_plan plan = {b->o->warmup, b->o->iters, b->o->row_ms};
 	struct timed timed = {b->comm, run, context};
 	struct gn_bench_op op = {run_timed, largest, &timed};
 
 	return gn_bench_loop(&plan, &op, b->times, out, err);
-}
-
-enum gn_status gn_bench_time(struct gn_bench *b, struct gn_coll *const *colls, int count, struct gn_timing *out,
-			     struct gn_err *err)
-{
-	struct in_turn all = {colls, count};
-
-	return gn_bench_time_any(b, run_in_turn, &all, out, err);
 }
 
 enum gn_status gn_bench_run_messages(void *context, struct gn_err *err)
@@ -193,11 +169,6 @@ enum gn_status gn_bench_row(struct gn_bench *b, struct gn_bench_row *row,
 	return GN_OK;
 }
 
-static enum gn_status slowest(struct gn_bench *b, double *value, struct gn_err *err)
-{
-	return gn_comm_allreduce(b->comm, value, 1, GN_F64, gn_reduce_max(GN_F64), err);
-}
-
 enum gn_status gn_bench_memory_roofline(struct gn_bench *b, size_t bytes, int copiers, double *gb_per_s, struct gn_err *err)
 {
 	size_t copies = bytes ? COPY_BYTES / bytes + 1 : 1;
@@ -216,7 +187,7 @@ enum gn_status gn_bench_memory_roofline(struct gn_bench *b, size_t bytes, int co
 			copy(b->out, b->in, bytes);
 		took_s = gn_clock_s() - start;
 		if (!status)
-			status = slowest(b, &took_s, err);
+			status = gn_comm_allreduce(b->comm, &took_s, 1, GN_F64, gn_reduce_max(GN_F64), err);
 		best_s = i && best_s < took_s ? best_s : took_s;
 	}
 	if (!status)
@@ -265,7 +236,7 @@ enum gn_status gn_bench_link_roofline(struct gn_bench *b, double *gb_per_s, stru
 	b->o = &few;
 	b->times = times;
 	if (!status)
-		status = gn_bench_time_any(b, gn_bench_run_messages, &m, &t, err);
+		status = gn_bench_time(b, gn_bench_run_messages, &m, &t, err);
 	/* gn_bench_loop() has sorted the times. A low quantile ignores disturbances without relying on a single lucky message. */
 	if (!status)
 		*gb_per_s = LINK_BYTES / times[t.iters / 4] / 1e3;
