@@ -146,7 +146,7 @@ static enum gn_status run_way(struct bench *b, const char *update, int one_is_sl
 
 	*rate = 0;
 	if (!status)
-		status = gn_messages_create(b->comm, NULL, &run.messages, err);
+		status = gn_messages_create(b->comm, &run.messages, err);
 	if (!status)
 		status = gn_comm_rank(b->comm) < gn_server_first(&run.spec, RANKS) ? work(&run, rate, err) : serve(&run, err);
 	gn_server_destroy(run.server);

@@ -190,7 +190,7 @@ static enum gn_status connect_ranks(struct gn_relay *r, struct gn_err *err)
 	if (!r->comm)
 		return GN_OK;
 	gn_world_set_phase(r->world, "staging", PHASE_MS);
-	status = gn_messages_create(r->comm, NULL, &r->messages, err);
+	status = gn_messages_create(r->comm, &r->messages, err);
 	for (int k = 0; k < GN_RELAY_KINDS && !status; k++)
 		gn_messages_handle(r->messages, k, &how);
 	return status;

@@ -513,7 +513,7 @@ int main(int argc, char **argv)
 	if (!status)
 		status = gn_comm_create(p.world, &options, log, &p.comm, &err);
 	if (!status)
-		status = gn_messages_create(p.comm, NULL, &p.messages, &err);
+		status = gn_messages_create(p.comm, &p.messages, &err);
 	if (!status) {
 		p.rank = gn_comm_rank(p.comm);
 		p.size = gn_comm_size(p.comm);

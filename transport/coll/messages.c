@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RECEIVE_BYTES ((size_t)64 << 20)
 #define CHECK_NS 2000000u
 /* The longest sleep: what is lost should a wake-up not come. */
 #define SLEEP_NS 5000000u
@@ -178,8 +177,7 @@ void gn_messages_lost(struct gn_messages *m, int rank)
 
 /* --- lifecycle --- */
 
-enum gn_status gn_messages_create(struct gn_comm *c, const struct gn_messages_options *options, struct gn_messages **out,
-				  struct gn_err *err)
+enum gn_status gn_messages_create(struct gn_comm *c, struct gn_messages **out, struct gn_err *err)
 {
 	struct gn_messages *m = calloc(1, sizeof *m);
 	enum gn_status status;
@@ -193,7 +191,6 @@ enum gn_status gn_messages_create(struct gn_comm *c, const struct gn_messages_op
 	m->comm = c;
 	m->size = gn_comm_size(c);
 	m->rank = gn_comm_rank(c);
-	m->receive_bytes = options && options->receive_bytes ? options->receive_bytes : RECEIVE_BYTES;
 	m->finished_end = &m->finished;
 	for (int r = 0; r < m->size; r++) {
 		m->peers[r].credits = GN_MESSAGES_CREDITS;

@@ -8,8 +8,8 @@
  *
  * Memory: a sender has GN_MESSAGES_CREDITS messages to one receiver under way. Further ones wait with the sender, in the
  * structures that the caller owns, until the receiver has finished earlier ones. Data longer than GN_UCX_AM_EAGER_BYTES stay with
- * the sender until the receiver has room (a handler's place, or options.receive_bytes in all). So a receiver holds at most
- * size * GN_MESSAGES_CREDITS short messages and receive_bytes, however slow it is; it slows its senders down.
+ * the sender until the receiver has room (a handler's place, or GN_MESSAGES_RECEIVE_BYTES in all). So a receiver holds at most
+ * size * GN_MESSAGES_CREDITS short messages and GN_MESSAGES_RECEIVE_BYTES, however slow it is; it slows its senders down.
  *
  * Failures: when a rank is lost, all that concerns it ends with GN_ERR_PEER_LOST in the next progress (gn_messages_lost); other
  * ranks are not affected. The loss of rank 0, and a failure of the job, end gn_messages_wait(). Messages of processes that do not
@@ -25,6 +25,7 @@
 #define GN_MESSAGE_HEADER_MAX 128
 #define GN_MESSAGE_KINDS 32
 #define GN_MESSAGES_CREDITS 32
+#define GN_MESSAGES_RECEIVE_BYTES ((size_t)64 << 20) /* for data without a place, at most one message more than that */
 
 struct gn_messages;
 
@@ -41,7 +42,7 @@ struct gn_message {
 /* A failure of the handler's own is its business: messages have no status that goes back but an answer. */
 typedef void (*gn_message_fn)(void *context, struct gn_message *m);
 /* Where data longer than GN_UCX_AM_EAGER_BYTES go: memory of data_bytes that stays valid until the handler has run; NULL: memory of
- * the receiver's own, within receive_bytes. m has everything but data. */
+ * the receiver's own, within GN_MESSAGES_RECEIVE_BYTES. m has everything but data. */
 typedef void *(*gn_message_place_fn)(void *context, const struct gn_message *m);
 
 struct gn_message_kind {
@@ -73,10 +74,6 @@ struct gn_message_send {
 	struct gn_message_send_state *state; /* private */
 };
 
-struct gn_messages_options {
-	size_t receive_bytes; /* for data without a place, at most one message more than that; 0: 64 MiB */
-};
-
 struct gn_messages_counts {
 	uint64_t sent, received, answered; /* messages, calls among them; answers that came */
 	uint64_t dropped;		   /* not from this job, or against the rules */
@@ -86,8 +83,7 @@ struct gn_messages_counts {
 };
 
 /* Collective in so far as no rank sends before all have created theirs: a barrier ends it. One for each communicator of a world. */
-enum gn_status gn_messages_create(struct gn_comm *c, const struct gn_messages_options *options, struct gn_messages **out,
-				  struct gn_err *err);
+enum gn_status gn_messages_create(struct gn_comm *c, struct gn_messages **out, struct gn_err *err);
 /* Local. Finish with a barrier of those who send and receive. If something is still under way to a rank that is not lost, or
  * long data come, the communicator and all groups can only be destroyed afterwards; memory for such data and answers may be freed once
  * this has returned. NULL is fine. */

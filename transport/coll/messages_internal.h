@@ -57,7 +57,7 @@ struct gn_inbound {
 	struct gn_message_send *answers; /* of an answer: to which call */
 	void *kept;   /* UCX's: bytes, or the descriptor of a rendezvous */
 	void *memory; /* of our own */
-	size_t counted_bytes; /* of receive_bytes */
+	size_t counted_bytes; /* of GN_MESSAGES_RECEIVE_BYTES */
 	enum gn_inbound_state state;
 	int is_kept, is_answered;
 	_Alignas(8) unsigned char header[GN_MESSAGE_HEADER_MAX]; /* receivers read it as what it is */
@@ -77,7 +77,7 @@ struct gn_messages {
 	struct gn_comm *comm;
 	uint64_t token;
 	int size, rank;
-	size_t receive_bytes, held_bytes;
+	size_t held_bytes;
 	struct gn_message_kind kinds[GN_MESSAGE_KINDS];
 	struct gn_message_peer *peers;
 	struct gn_message_peer *busy;

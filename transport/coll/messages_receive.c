@@ -189,7 +189,7 @@ static void *find_place(struct gn_inbound *in)
 
 	if (place)
 		return place;
-	if (m->held_bytes && (len > m->receive_bytes || m->held_bytes > m->receive_bytes - len))
+	if (m->held_bytes && (len > GN_MESSAGES_RECEIVE_BYTES || m->held_bytes > GN_MESSAGES_RECEIVE_BYTES - len))
 		return NULL;
 	in->memory = malloc(len);
 	if (!in->memory)

@@ -99,7 +99,7 @@ static enum gn_status create(struct served *v, const char *agreed_text, struct g
 	if (!status)
 		status = make_group(v, err);
 	if (!status)
-		status = gn_messages_create(v->world, NULL, &v->messages, err);
+		status = gn_messages_create(v->world, &v->messages, err);
 	if (!status)
 		status = make_server(v, err);
 	if (!status)
