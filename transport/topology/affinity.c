@@ -4,21 +4,6 @@
 
 /* --- network devices --- */
 
-static enum gn_nearness nearness_to_cpus(const struct gn_topology *m, const cpu_set_t *cpus, int nic)
-{
-	cpu_set_t both;
-
-	if (m->nics[nic].numa < 0)
-		return GN_NEAR_UNKNOWN;
-	CPU_AND(&both, cpus, &m->nics[nic].near);
-	return CPU_COUNT(&both) ? GN_NEAR_NODE : GN_NEAR_FAR;
-}
-
-static enum gn_nearness nearness_to_rank(const struct gn_topology *m, const struct gn_affinity_rank *r, int nic)
-{
-	return r->gpu >= 0 ? gn_topology_nearness(m, r->gpu, nic) : nearness_to_cpus(m, &r->cpus, nic);
-}
-
 /* Whether nic is better than `than` (-1: none). RDMA devices come first: an adapter's RDMA device is preferred to its network
  * device. users, than_users: earlier ranks that use it. */
 static int is_better(const struct gn_topology *m, int nic, enum gn_nearness nearness, int users, int than,
@@ -46,7 +31,7 @@ static void select_nic(const struct gn_topology *m, const unsigned char *usable,
 	a->nic = -1;
 	a->nearness = GN_NEAR_UNKNOWN;
 	for (int n = 0; n < m->nic_count; n++) {
-		enum gn_nearness nearness = nearness_to_rank(m, r, n);
+		enum gn_nearness nearness = r->gpu >= 0 ? gn_topology_nearness(m, r->gpu, n) : gn_topology_nearness_to_cpus(m, &r->cpus, n);
 
 		if ((usable && !usable[n]) || !is_better(m, n, nearness, count_users(all, index, n), a->nic, a->nearness,
 							 a->nic < 0 ? 0 : count_users(all, index, a->nic)))
@@ -124,7 +109,7 @@ static void share_cores(const struct gn_topology *m, const struct gn_affinity_ra
 static int all_far(const struct gn_topology *m, const struct gn_affinity_rank *r, int from_gpu)
 {
 	for (int i = 0; i < r->nic_count; i++)
-		if ((from_gpu ? gn_topology_nearness(m, r->gpu, r->nics[i]) : nearness_to_cpus(m, &r->cpus, r->nics[i])) != GN_NEAR_FAR)
+		if ((from_gpu ? gn_topology_nearness(m, r->gpu, r->nics[i]) : gn_topology_nearness_to_cpus(m, &r->cpus, r->nics[i])) != GN_NEAR_FAR)
 			return 0;
 	return r->nic_count > 0;
 }

@@ -161,16 +161,6 @@ enum gn_status gn_rails_agree(struct gn_world *world, unsigned kinds, int wanted
 
 /* --- the nearest rail of a rank --- */
 
-static enum gn_nearness nearness_to_cpus(const struct gn_topology *m, const cpu_set_t *cpus, int nic)
-{
-	cpu_set_t both;
-
-	if (nic < 0 || m->nics[nic].numa < 0)
-		return GN_NEAR_UNKNOWN;
-	CPU_AND(&both, cpus, &m->nics[nic].near);
-	return CPU_COUNT(&both) ? GN_NEAR_NODE : GN_NEAR_FAR;
-}
-
 int gn_rails_nearest(const struct gn_topology *m, const char *const *devices, int count, const cpu_set_t *cpus, int local_rank,
 		     int local_size)
 {
@@ -178,7 +168,7 @@ int gn_rails_nearest(const struct gn_topology *m, const char *const *devices, in
 
 	for (int i = 0; i < count && i < GN_RAILS_MAX; i++) {
 		int nic = gn_topology_find_nic(m, devices[i]);
-		int distance = (int)nearness_to_cpus(m, cpus, nic) * (GN_NEAR_UNKNOWN + 1) +
+		int distance = (int)gn_topology_nearness_to_cpus(m, cpus, nic) * (GN_NEAR_UNKNOWN + 1) +
 			       (int)(gpu < 0 || nic < 0 ? GN_NEAR_UNKNOWN : gn_topology_nearness(m, gpu, nic));
 
 		if (tied && distance > best)

@@ -266,6 +266,16 @@ enum gn_nearness gn_topology_nearness(const struct gn_topology *m, int gpu, int 
 	return (enum gn_nearness)m->nearness[gpu * m->nic_count + nic];
 }
 
+enum gn_nearness gn_topology_nearness_to_cpus(const struct gn_topology *m, const cpu_set_t *cpus, int nic)
+{
+	cpu_set_t both;
+
+	if (nic < 0 || m->nics[nic].numa < 0)
+		return GN_NEAR_UNKNOWN;
+	CPU_AND(&both, cpus, &m->nics[nic].near);
+	return CPU_COUNT(&both) ? GN_NEAR_NODE : GN_NEAR_FAR;
+}
+
 int gn_topology_find_gpu(const struct gn_topology *m, const char *pci)
 {
 	for (int g = 0; g < m->gpu_count; g++)

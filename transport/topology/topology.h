@@ -49,6 +49,8 @@ enum gn_status gn_topology_parse(const char *xml, size_t len_bytes, struct gn_to
 void gn_topology_release(struct gn_topology *m);
 
 enum gn_nearness gn_topology_nearness(const struct gn_topology *m, int gpu, int nic);
+/* GN_NEAR_NODE, GN_NEAR_FAR or, also for nic -1, GN_NEAR_UNKNOWN. */
+enum gn_nearness gn_topology_nearness_to_cpus(const struct gn_topology *m, const cpu_set_t *cpus, int nic);
 /* Index, or -1. A GPU by its PCI address (case-insensitive), a network device by name ("mlx5_0:1" finds "mlx5_0"). */
 int gn_topology_find_gpu(const struct gn_topology *m, const char *pci);
 int gn_topology_find_nic(const struct gn_topology *m, const char *name);
