@@ -1,16 +1,13 @@
 #include "src/jobs/account.h"
 
-#include "src/base/text.h"
+#include "src/train/metrics/log_event.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 /* What ends with one line of steps. */
@@ -32,16 +29,9 @@ struct reader {
 	int usage_ranks, processors; /* of which */
 };
 
-static double number(const json_t *object, const char *key)
-{
-	const json_t *value = json_object_get(object, key);
-
-	return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
 static double number_or_0(const json_t *object, const char *key)
 {
-	double v = number(object, key);
+	double v = gn_event_number(object, key);
 
 	return isfinite(v) ? v : 0;
 }
@@ -49,31 +39,16 @@ static double number_or_0(const json_t *object, const char *key)
 /* A count: what is no number, or out of bounds, is 0. */
 static uint64_t count_of(const json_t *object, const char *key)
 {
-	double v = number(object, key);
+	double v = gn_event_number(object, key);
 
 	return v >= 0 && v < 1e15 ? (uint64_t)v : 0;
 }
 
 static int small(const json_t *object, const char *key, int otherwise)
 {
-	double v = number(object, key);
+	double v = gn_event_number(object, key);
 
 	return v >= 0 && v < 1e7 ? (int)v : otherwise;
-}
-
-static void text_of(const json_t *object, const char *key, char *out, size_t size)
-{
-	const char *text = json_string_value(json_object_get(object, key));
-
-	gn_text_visible(text ? text : "", out, size);
-}
-
-static double time_of(const json_t *line)
-{
-	const char *text = json_string_value(json_object_get(line, "time"));
-	struct tm tm = {0};
-
-	return text && strptime(text, "%Y-%m-%dT%H:%M:%SZ", &tm) ? (double)timegm(&tm) : NAN;
 }
 
 /* --- events --- */
@@ -144,9 +119,9 @@ static void begin(struct reader *r, const json_t *line, double now, int resumed)
 	a->global_batch = number_or_0(line, "global_batch");
 	a->images = number_or_0(line, "images");
 	note_saving(a, line);
-	text_of(line, "model", a->model, sizeof a->model);
-	text_of(line, "job", a->job, sizeof a->job);
-	text_of(line, "hosts", a->hosts, sizeof a->hosts);
+	gn_event_text(line, "model", a->model, sizeof a->model);
+	gn_event_text(line, "job", a->job, sizeof a->job);
+	gn_event_text(line, "hosts", a->hosts, sizeof a->hosts);
 	a->reason[0] = a->patience[0] = 0;
 	a->slowest = -1;
 	snprintf(a->state, sizeof a->state, "running");
@@ -167,7 +142,7 @@ static void note_ranks(struct gn_account *a, const json_t *line)
 	a->compute_low_ms = json_is_number(low) ? json_number_value(low) : NAN;
 	a->compute_high_ms = json_is_number(high) ? json_number_value(high) : NAN;
 	a->slowest = small(ranks, "slowest", -1);
-	text_of(ranks, "slowest_host", a->slowest_host, sizeof a->slowest_host);
+	gn_event_text(ranks, "slowest_host", a->slowest_host, sizeof a->slowest_host);
 }
 
 /* Makes room for an interval. */
@@ -207,10 +182,10 @@ static int add_step(struct reader *r, const json_t *line, double now)
 	r->stepped = 1;
 	r->line_time = now;
 	r->step = a->step = step;
-	a->epoch = number(line, "epoch");
-	a->loss = number(line, "loss");
-	a->lr = number(line, "lr");
-	a->images_per_s = number(line, "images_per_s");
+	a->epoch = gn_event_number(line, "epoch");
+	a->loss = gn_event_number(line, "loss");
+	a->lr = gn_event_number(line, "lr");
+	a->images_per_s = gn_event_number(line, "images_per_s");
 	push(a->recent_loss, a->recent, a->loss);
 	push(a->recent_rate, a->recent, a->images_per_s);
 	a->recent += a->recent < GN_ACCOUNT_RECENT;
@@ -227,7 +202,7 @@ static int add_recovery(struct reader *r, const json_t *line)
 	struct gn_account_world w = {count_of(line, "world"), count_of(line, "step"), count_of(line, "steps_redone"), small(line, "ranks", 0),
 				     small(line, "ranks_before", 0), number_or_0(line, "seconds"), ""};
 
-	text_of(line, "after", w.after, sizeof w.after);
+	gn_event_text(line, "after", w.after, sizeof w.after);
 	/* processes that have joined are no loss */
 	a->losses += w.ranks <= w.before;
 	a->recovery_s += w.seconds;
@@ -261,8 +236,8 @@ static void add_end(struct gn_account *a, const char *event, const json_t *line)
 {
 	/* ended by --halving */
 	snprintf(a->state, sizeof a->state, "%s", json_object_get(line, "halving") ? "pruned" : event);
-	text_of(line, "reason", a->reason, sizeof a->reason);
-	text_of(line, "patience", a->patience, sizeof a->patience);
+	gn_event_text(line, "reason", a->reason, sizeof a->reason);
+	gn_event_text(line, "patience", a->patience, sizeof a->patience);
 }
 
 /* Of what was counted for `before` ranks or processors: the share of those that still count. */
@@ -301,7 +276,7 @@ static void add_usage(struct reader *r, const json_t *usage)
 static int add_event(struct reader *r, const json_t *line)
 {
 	const char *event = json_string_value(json_object_get(line, "event"));
-	double now = time_of(line);
+	double now = gn_event_time(line);
 	struct gn_account *a = &r->a;
 	int failed = 0;
 
@@ -326,7 +301,7 @@ static int add_event(struct reader *r, const json_t *line)
 	} else if (!strcmp(event, "eval")) {
 		a->evaluations++;
 		a->evaluation_s += number_or_0(line, "seconds");
-		a->top1 = number(line, "top1");
+		a->top1 = gn_event_number(line, "top1");
 	}
 	add_usage(r, json_object_get(line, "usage"));
 	a->last_time = now;

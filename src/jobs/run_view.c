@@ -1,10 +1,8 @@
 #include "src/jobs/run_view.h"
 
 #include "src/base/file.h"
-#include "src/base/text.h"
+#include "src/train/metrics/log_event.h"
 
-#include <jansson.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,13 +27,6 @@ static double number(const json_t *object, const char *key)
 	return isfinite(v) ? v : 0;
 }
 
-static void text_of(const json_t *object, const char *key, char *out, size_t size)
-{
-	const char *text = json_string_value(json_object_get(object, key));
-
-	gn_text_visible(text ? text : "", out, size);
-}
-
 static void read_nodes(const json_t *nodes, struct gn_run_view *v)
 {
 	size_t count = json_array_size(nodes);
@@ -44,7 +35,7 @@ static void read_nodes(const json_t *nodes, struct gn_run_view *v)
 		const json_t *from = json_array_get(nodes, i);
 		struct gn_run_view_node *n = &v->node[v->node_count++];
 
-		text_of(from, "host", n->host, sizeof n->host);
+		gn_event_text(from, "host", n->host, sizeof n->host);
 		n->load.cpu = number(from, "cpu");
 		n->load.memory_bytes = number(from, "memory_bytes");
 		n->load.memory_used_bytes = number(from, "memory_used_bytes");
@@ -61,7 +52,7 @@ static void read_place(const json_t *from, int *rank, char *host, size_t size)
 	double number_of_rank = number(from, "rank");
 
 	*rank = number_of_rank >= 0 && number_of_rank < 1e7 ? (int)number_of_rank : 0;
-	text_of(from, "host", host, size);
+	gn_event_text(from, "host", host, size);
 }
 
 static void read_slow(const json_t *slow, struct gn_run_view *v)
@@ -105,7 +96,7 @@ static void read_status(struct gn_run_view *v)
 	v->status_time = number(status, "time");
 	if (json_is_object(status) && v->status_time + 1 >= v->a.last_start_time) {
 		v->has_status = 1;
-		text_of(status, "doing", v->doing, sizeof v->doing);
+		gn_event_text(status, "doing", v->doing, sizeof v->doing);
 		v->status_step = number(status, "step") >= 0 && number(status, "step") < 1e15 ? (uint64_t)number(status, "step") : 0;
 		read_silent(status, v);
 		read_slow(json_object_get(status, "slow"), v);

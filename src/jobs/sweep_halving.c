@@ -1,10 +1,9 @@
 #include "src/jobs/sweep_halving.h"
 
 #include "src/base/file.h"
+#include "src/train/metrics/log_event.h"
 
-#include <jansson.h>
 #include <limits.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,30 +32,23 @@ static double rung_step(double total, int factor, int rung)
 	return step < 1 ? 1 : step;
 }
 
-static double number(const json_t *line, const char *key)
-{
-	const json_t *value = json_object_get(line, key);
-
-	return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
 static void add_line(const json_t *line, int factor, int rung, double *total, struct result *r)
 {
 	const char *event = json_string_value(json_object_get(line, "event"));
-	double step = number(line, "step");
+	double step = gn_event_number(line, "step");
 
 	if (!event)
 		return;
 	if (!strcmp(event, "start")) {
 		*r = (struct result){0, NAN, NAN};
-		*total = number(line, "total_steps");
+		*total = gn_event_number(line, "total_steps");
 	}
 	/* an evaluation after the step of the rung belongs to it */
 	if (!strcmp(event, "eval") && (!r->reached || step <= rung_step(*total, factor, rung)))
-		r->top1 = number(line, "top1");
+		r->top1 = gn_event_number(line, "top1");
 	if (!strcmp(event, "step") && !r->reached && step >= rung_step(*total, factor, rung)) {
 		r->reached = 1;
-		r->loss = number(line, "loss");
+		r->loss = gn_event_number(line, "loss");
 	}
 }
 

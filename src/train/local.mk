@@ -73,6 +73,7 @@ libgannet_train_a_SOURCES += \
 	src/train/metrics/logits.c src/train/metrics/logits.h \
 	src/train/metrics/metrics.c src/train/metrics/metrics.h \
 	src/train/metrics/metrics_log.c src/train/metrics/metrics_log.h \
+	src/train/metrics/log_event.h \
 	src/train/metrics/metrics_reader.c src/train/metrics/metrics_reader.h \
 	src/train/metrics/node_load.c src/train/metrics/node_load.h \
 	src/train/metrics/report_charts.c \

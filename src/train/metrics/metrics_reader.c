@@ -1,12 +1,11 @@
 #include "src/train/metrics/metrics_reader.h"
 
+#include "src/train/metrics/log_event.h"
+
 #include <errno.h>
-#include <jansson.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* limit of rank numbers */
 enum { RANKS_MAX = 1 << 20 };
@@ -31,14 +30,6 @@ static void *append(void **array, size_t *count, size_t *room, size_t size)
 	return (char *)*array + (*count)++ * size;
 }
 
-/* NaN if absent. */
-static double number_if(const json_t *object, const char *key)
-{
-	const json_t *value = json_object_get(object, key);
-
-	return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
 static double item(const json_t *object, const char *key, size_t index)
 {
 	const json_t *value = json_array_get(json_object_get(object, key), index);
@@ -49,10 +40,9 @@ static double item(const json_t *object, const char *key, size_t index)
 /* Seconds since 1970; 0 if absent. */
 static double time_of(const json_t *line)
 {
-	const char *text = json_string_value(json_object_get(line, "time"));
-	struct tm tm = {0};
+	double time = gn_event_time(line);
 
-	return text && strptime(text, "%Y-%m-%dT%H:%M:%SZ", &tm) ? (double)timegm(&tm) : 0;
+	return isnan(time) ? 0 : time;
 }
 
 static int add_host(struct gn_curve *c, int rank, const char *host)
@@ -125,14 +115,14 @@ static int add_step(struct gn_curve *c, const json_t *line)
 	*p = (struct gn_curve_step){
 		.time = time_of(line), .step = number(line, "step"), .epoch = number(line, "epoch"),
 		.loss = json_is_null(json_object_get(line, "loss")) ? NAN : number(line, "loss"),
-		.top1 = number_if(line, "top1"), .lr = number(line, "lr"), .images_per_s = number(line, "images_per_s"),
-		.grad_norm = number_if(line, "grad_norm"), .skipped = number(line, "skipped"),
+		.top1 = gn_event_number(line, "top1"), .lr = number(line, "lr"), .images_per_s = number(line, "images_per_s"),
+		.grad_norm = gn_event_number(line, "grad_norm"), .skipped = number(line, "skipped"),
 		.within_ms = number(times, "communication_in_backward"),
-		.sent_mb = number_if(line, "sent_bytes") * 1e-6, .sent_bytes = number_if(line, "sent_bytes"),
+		.sent_mb = gn_event_number(line, "sent_bytes") * 1e-6, .sent_bytes = gn_event_number(line, "sent_bytes"),
 		.seconds = fmax(number(line, "step") - before, 0) * number(times, "step") * 1e-3,
-		.staleness = number_if(staleness, "mean"), .ahead_most = number_if(staleness, "ahead_most"),
-		.workers = number_if(staleness, "workers"),
-		.efficiency = number_if(efficiency, "measured"), .predicted = number_if(efficiency, "predicted"),
+		.staleness = gn_event_number(staleness, "mean"), .ahead_most = gn_event_number(staleness, "ahead_most"),
+		.workers = gn_event_number(staleness, "workers"),
+		.efficiency = gn_event_number(efficiency, "measured"), .predicted = gn_event_number(efficiency, "predicted"),
 	};
 	for (int i = 0; i < GN_PARTS; i++)
 		p->ms[i] = number(times, parts[i]);
@@ -149,7 +139,7 @@ static int add_eval(struct gn_curve *c, const json_t *line)
 	if (!p)
 		return -1;
 	*p = (struct gn_curve_eval){time_of(line), number(line, "step"), number(line, "epoch"), number(line, "top1"),
-				    number(line, "top5"), number(line, "loss"), number_if(json_object_get(line, "ema"), "top1")};
+				    number(line, "top5"), number(line, "loss"), gn_event_number(json_object_get(line, "ema"), "top1")};
 	return 0;
 }
 
