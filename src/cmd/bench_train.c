@@ -3,6 +3,7 @@
 
 #include "src/base/alloc.h"
 #include "src/base/clock.h"
+#include "src/base/file.h"
 #include "src/base/process.h"
 #include "src/train/plan/contention.h"
 #include "src/train/plan/device.h"
@@ -12,7 +13,6 @@
 #include "transport/coll/agree.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,16 +21,10 @@
 /* getrusage would count the parent's, before exec, too. */
 static uint64_t peak_bytes(void)
 {
-	char line[256];
-	unsigned long long kb = 0;
-	FILE *f = fopen("/proc/self/status", "r");
+	char text[8192];
+	const char *peak = gn_file_read_start("/proc/self/status", text, sizeof text) < 0 ? NULL : strstr(text, "\nVmHWM:");
 
-	while (f && fgets(line, sizeof line, f))
-		if (sscanf(line, "VmHWM: %llu kB", &kb) == 1)
-			break;
-	if (f)
-		fclose(f);
-	return (uint64_t)kb << 10;
+	return peak ? (uint64_t)strtoull(strchr(peak, ':') + 1, NULL, 10) << 10 : 0;
 }
 
 /* --- creating --- */

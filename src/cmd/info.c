@@ -4,6 +4,7 @@
 #include "data/shard/folders.h"
 #include "data/shard/manifest.h"
 #include "data/shard/shard.h"
+#include "src/base/file.h"
 #include "src/base/json.h"
 #include "src/base/text.h"
 #include "src/cmd/cmd.h"
@@ -303,20 +304,12 @@ static int is_text(const char *bytes, size_t len)
  * readable". NULL for an HDF5 file. */
 static const char *file_type(const char *path)
 {
-	FILE *f = fopen(path, "rb");
-	char bytes[512];
-	size_t len;
+	char bytes[513];
+	ssize_t begun = gn_file_read_start(path, bytes, sizeof bytes);
+	size_t len = begun < 0 ? 0 : (size_t)begun;
 
-	if (!f)
-		return "not readable";
-	len = fread(bytes, 1, sizeof bytes, f);
-	if (ferror(f)) {
-		fclose(f);
-		return "not readable";
-	}
-	fclose(f);
-	if (!len)
-		return "an empty file";
+	if (begun <= 0)
+		return begun ? "not readable" : "an empty file";
 	if (is_hdf5(bytes, len))
 		return NULL;
 	for (size_t i = 0; i < sizeof signatures / sizeof *signatures; i++) {

@@ -1,38 +1,34 @@
 #include "src/train/metrics/node_load.h"
 
+#include "src/base/file.h"
+
 #include <dirent.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 static double read_number(const char *path)
 {
-	FILE *file = fopen(path, "re");
-	double value = 0;
+	char text[64];
 
-	if (!file)
-		return 0;
-	if (fscanf(file, "%lf", &value) != 1)
-		value = 0;
-	fclose(file);
-	return value;
+	return gn_file_read_start(path, text, sizeof text) < 0 ? 0 : strtod(text, NULL);
 }
 
 /* "cpu user nice system idle iowait irq softirq steal ...": idle and iowait are not busy. */
 static void read_processors(struct gn_node_counters *out)
 {
-	FILE *file = fopen("/proc/stat", "re");
+	char text[512];
 	double t[8] = {0};
 
-	if (!file)
+	if (gn_file_read_start("/proc/stat", text, sizeof text) < 0)
 		return;
-	if (fscanf(file, "cpu %lf %lf %lf %lf %lf %lf %lf %lf", &t[0], &t[1], &t[2], &t[3], &t[4], &t[5], &t[6], &t[7]) == 8) {
+	if (sscanf(text, "cpu %lf %lf %lf %lf %lf %lf %lf %lf", &t[0], &t[1], &t[2], &t[3], &t[4], &t[5], &t[6], &t[7]) == 8) {
 		for (int i = 0; i < 8; i++)
 			out->total += t[i];
 		out->busy = out->total - t[3] - t[4];
 	}
-	fclose(file);
 }
 
 static void read_memory(struct gn_node_counters *out)

@@ -1,5 +1,6 @@
 #include "src/train/metrics/usage.h"
 
+#include "src/base/file.h"
 #include "src/base/process.h"
 #include "transport/bootstrap/world.h"
 #include "transport/coll/agree.h"
@@ -33,14 +34,11 @@ static double seconds(struct timeval t)
 /* Resident pages: field 2 of /proc/self/statm. */
 static double resident_bytes(void)
 {
-	FILE *file = fopen("/proc/self/statm", "re");
-	double pages = 0;
+	char text[128];
+	double pages;
 
-	if (!file)
+	if (gn_file_read_start("/proc/self/statm", text, sizeof text) < 0 || sscanf(text, "%*s %lf", &pages) != 1)
 		return 0;
-	if (fscanf(file, "%*s %lf", &pages) != 1)
-		pages = 0;
-	fclose(file);
 	return pages * (double)sysconf(_SC_PAGESIZE);
 }
 
