@@ -6,17 +6,10 @@
 #include "data/pack/split.h"
 #include "data/sample/image.h"
 #include "src/base/data_key.h"
+#include "src/base/file.h"
 
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
-
-static int is_same_file(const char *a, const char *b)
-{
-	struct stat one, other;
-
-	return !stat(a, &one) && !stat(b, &other) && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
-}
 
 static enum gn_status check_options(const struct gn_pack_options *o, struct gn_err *err)
 {
@@ -42,7 +35,7 @@ static enum gn_status check_options(const struct gn_pack_options *o, struct gn_e
 		return gn_err_set(err, GN_ERR_USAGE, "shard size, threads, quality or seed out of range");
 	for (size_t i = 0; i < o->source_count; i++)
 		for (size_t k = 0; k < i; k++)
-			if (is_same_file(o->sources[i], o->sources[k]))
+			if (gn_file_is_same(o->sources[i], o->sources[k]))
 				return gn_err_set(err, GN_ERR_USAGE, "the sources %s and %s are the same: its images would be there twice",
 						  o->sources[k], o->sources[i]);
 	if (o->split)

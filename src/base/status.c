@@ -31,7 +31,7 @@ const char *gn_status_name(enum gn_status status)
 	return "GN_ERR_UNKNOWN";
 }
 
-enum gn_status gn_err_vset(struct gn_err *err, enum gn_status status, const char *format, va_list args)
+__attribute__((format(printf, 3, 0))) static void set_text(struct gn_err *err, enum gn_status status, const char *format, va_list args)
 {
 	char raw[GN_ERR_TEXT_MAX];
 
@@ -42,7 +42,6 @@ enum gn_status gn_err_vset(struct gn_err *err, enum gn_status status, const char
 		err->told = 0;
 		gn_text_visible(raw, err->text, sizeof err->text);
 	}
-	return status;
 }
 
 enum gn_status gn_err_set(struct gn_err *err, enum gn_status status, const char *format, ...)
@@ -50,7 +49,7 @@ enum gn_status gn_err_set(struct gn_err *err, enum gn_status status, const char 
 	va_list args;
 
 	va_start(args, format);
-	gn_err_vset(err, status, format, args);
+	set_text(err, status, format, args);
 	va_end(args);
 	return status;
 }
@@ -88,7 +87,7 @@ enum gn_status gn_err_errno(struct gn_err *err, int errnum, const char *format, 
 	va_list args;
 
 	va_start(args, format);
-	gn_err_vset(err, status, format, args);
+	set_text(err, status, format, args);
 	va_end(args);
 	if (err) {
 		size_t used = strlen(err->text);

@@ -53,8 +53,6 @@ const char *gn_status_name(enum gn_status status);
 /* Writes status and text into err (may be NULL) and returns status: `return gn_err_set(...)`. */
 enum gn_status gn_err_set(struct gn_err *err, enum gn_status status, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
-enum gn_status gn_err_vset(struct gn_err *err, enum gn_status status, const char *format, va_list args)
-	__attribute__((format(printf, 3, 0)));
 /* As strerror(); where a limit of this process explains it (ulimit -f, ulimit -v) that is named. Never NULL; valid until this thread's
  * next call. */
 const char *gn_errno_text(int errnum);

@@ -58,7 +58,7 @@ struct gn_event {
 	struct gn_device *device;
 };
 
-/* cuda_kind.c, in builds with CUDA. */
+/* cuda_kind.c; without CUDA open.c, GN_ERR_UNSUPPORTED. */
 enum gn_status gn_device_open_cuda(int ordinal, struct gn_device **out, struct gn_err *err);
 
 #ifdef __cplusplus

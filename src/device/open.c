@@ -10,26 +10,16 @@
 #include "src/device/cuda.h"
 
 static const int has_cuda = 1;
-
-static enum gn_status count_cuda(int *out, struct gn_err *err)
-{
-	return gn_cuda_device_count(out, err);
-}
-
-static enum gn_status open_cuda(int ordinal, struct gn_device **out, struct gn_err *err)
-{
-	return gn_device_open_cuda(ordinal, out, err);
-}
 #else
 static const int has_cuda;
 
-static enum gn_status count_cuda(int *out, struct gn_err *err)
+static enum gn_status gn_cuda_device_count(int *out, struct gn_err *err)
 {
 	*out = 0;
 	return gn_err_set(err, GN_ERR_UNSUPPORTED, "this build has no CUDA: configure --with-cuda, or use --device host");
 }
 
-static enum gn_status open_cuda(int ordinal, struct gn_device **out, struct gn_err *err)
+enum gn_status gn_device_open_cuda(int ordinal, struct gn_device **out, struct gn_err *err)
 {
 	(void)out;
 	return gn_err_set(err, GN_ERR_UNSUPPORTED, "cuda:%d: this build has no CUDA: configure --with-cuda, or use --device host", ordinal);
@@ -39,7 +29,7 @@ static enum gn_status open_cuda(int ordinal, struct gn_device **out, struct gn_e
 enum gn_status gn_device_count(const char *kind, int *out, struct gn_err *err)
 {
 	if (!strcmp(kind, "cuda"))
-		return count_cuda(out, err);
+		return gn_cuda_device_count(out, err);
 	*out = 1;
 	return GN_OK;
 }
@@ -62,5 +52,5 @@ enum gn_status gn_device_open(const char *name, struct gn_device **out, struct g
 		ordinal = strtol(name + 5, &end, 10);
 	if (strncmp(name, "cuda", 4) || (name[4] && (name[4] != ':' || !name[5] || *end || ordinal < 0 || ordinal > 4095)))
 		return gn_err_set(err, GN_ERR_USAGE, "device '%s' is none of host, cuda, cuda:N", name);
-	return open_cuda((int)ordinal, out, err);
+	return gn_device_open_cuda((int)ordinal, out, err);
 }

@@ -3,16 +3,11 @@
 #include <regex.h>
 #include <string.h>
 
-/* As one word of a shell, whatever it holds. */
-static void quote(const char *text, struct gn_strbuf *out)
+void gn_submit_quote(const char *text, struct gn_strbuf *out)
 {
 	gn_strbuf_puts(out, "'");
-	for (; *text; text++) {
-		if (*text == '\'')
-			gn_strbuf_puts(out, "'\\''");
-		else
-			gn_strbuf_append(out, text, 1);
-	}
+	for (; *text; text++)
+		gn_strbuf_append(out, *text == '\'' ? "'\\''" : text, *text == '\'' ? 4 : 1);
 	gn_strbuf_puts(out, "'");
 }
 
@@ -120,7 +115,7 @@ static void put_header(const struct gn_submit *s, struct gn_strbuf *out)
 static void put_variable(const char *name, const char *value, struct gn_strbuf *out)
 {
 	gn_strbuf_printf(out, "export %s=", name);
-	quote(value, out);
+	gn_submit_quote(value, out);
 	gn_strbuf_puts(out, "\n");
 }
 
@@ -128,7 +123,7 @@ static void put_variable(const char *name, const char *value, struct gn_strbuf *
 static void put_snapshot_check(const struct gn_submit *s, struct gn_strbuf *out)
 {
 	gn_strbuf_puts(out, "cd ");
-	quote(s->snapshot ? s->directory : s->work, out);
+	gn_submit_quote(s->snapshot ? s->directory : s->work, out);
 	gn_strbuf_puts(out, s->snapshot ? "/snapshot || exit 1\n" : " || exit 1\n");
 	if (!s->snapshot)
 		return;
@@ -154,7 +149,7 @@ enum gn_status gn_submit_script(const struct gn_submit *s, struct gn_strbuf *out
 		put_variable("GANNET_CHECKPOINT", checkpoint, out);
 	} else {
 		gn_strbuf_puts(out, "export GANNET_CHECKPOINT=");
-		quote(s->directory, out);
+		gn_submit_quote(s->directory, out);
 		gn_strbuf_puts(out, s->array ? "/'task-%a'\n" : "/job\n");
 	}
 	put_variable("GANNET_LOG_FILE", log ? log : "-", out);
@@ -166,16 +161,16 @@ enum gn_status gn_submit_script(const struct gn_submit *s, struct gn_strbuf *out
 	gn_strbuf_puts(out, "gannet_step=(");
 	for (size_t i = 0; i < s->command_count; i++) {
 		gn_strbuf_puts(out, i ? " " : "");
-		quote(s->command[i], out);
+		gn_submit_quote(s->command[i], out);
 	}
 	gn_strbuf_puts(out, trains && !value_of(s, "--resume") ? " --resume auto)\n" : ")\n");
 	if (s->trials) {
 		gn_strbuf_puts(out, ". ");
-		quote(s->directory, out);
+		gn_submit_quote(s->directory, out);
 		gn_strbuf_printf(out, "/%s\n", s->trials);
 	}
 	gn_strbuf_puts(out, ". ");
-	quote(s->directory, out);
+	gn_submit_quote(s->directory, out);
 	gn_strbuf_puts(out, "/train.sbatch\n");
 	return gn_strbuf_failed(out) ? gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the batch script") : GN_OK;
 }

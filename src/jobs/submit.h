@@ -31,5 +31,7 @@ struct gn_submit {
 /* Appends the script. GN_ERR_USAGE: a time or a list that sbatch does not take, a text with a line break where there can be none, a command that is neither train nor exec, train
  * without --checkpoint, from which a job that is queued again would go on. */
 enum gn_status gn_submit_script(const struct gn_submit *s, struct gn_strbuf *out, struct gn_err *err);
+/* Appends text as one word of a shell, whatever it holds. */
+void gn_submit_quote(const char *text, struct gn_strbuf *out);
 
 #endif

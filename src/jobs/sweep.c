@@ -2,6 +2,7 @@
 
 #include "src/base/json.h"
 #include "src/base/philox.h"
+#include "src/jobs/submit.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -163,14 +164,6 @@ void gn_sweep_release(struct gn_sweep *s)
 	*s = (struct gn_sweep){.count = 0};
 }
 
-static void quote(const char *text, struct gn_strbuf *out)
-{
-	gn_strbuf_puts(out, "'");
-	for (; *text; text++)
-		gn_strbuf_append(out, *text == '\'' ? "'\\''" : text, *text == '\'' ? 4 : 1);
-	gn_strbuf_puts(out, "'");
-}
-
 void gn_sweep_script(const struct gn_sweep *s, struct gn_strbuf *out)
 {
 	gn_strbuf_puts(out, "case $SLURM_ARRAY_TASK_ID in\n");
@@ -178,7 +171,7 @@ void gn_sweep_script(const struct gn_sweep *s, struct gn_strbuf *out)
 		gn_strbuf_printf(out, "%zu) gannet_step+=(", t + 1);
 		for (int p = 0; p < s->parameters; p++) {
 			gn_strbuf_printf(out, "%s--%s=", p ? " " : "", s->names[p]);
-			quote(s->trials[t].values[p], out);
+			gn_submit_quote(s->trials[t].values[p], out);
 		}
 		gn_strbuf_puts(out, ") ;;\n");
 	}
