@@ -7,11 +7,6 @@
 
 /* --- the policies' ranges --- */
 
-static int bins_of(enum gn_policy policy)
-{
-	return policy == GN_POLICY_IMAGENET ? 10 : GN_POLICY_BINS;
-}
-
 /* torch.linspace(from, to, bins)[bin], in its single precision. */
 static double linspace(double from, double to, int bin, int bins)
 {
@@ -22,7 +17,7 @@ static double linspace(double from, double to, int bin, int bins)
 
 double gn_auto_augment_magnitude(enum gn_policy policy, enum gn_image_op op, int bin, uint32_t width, uint32_t height)
 {
-	const int is_wide = policy == GN_POLICY_TRIVIAL, bins = bins_of(policy);
+	const int is_wide = policy == GN_POLICY_TRIVIAL, bins = policy == GN_POLICY_IMAGENET ? 10 : GN_POLICY_BINS;
 	double most = 0;
 
 	if (op == GN_OP_SHEAR_X || op == GN_OP_SHEAR_Y)

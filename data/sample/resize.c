@@ -58,17 +58,11 @@ void gn_resizer_destroy(struct gn_resizer *r)
 	free(r);
 }
 
-/* Of the filter where one source pixel is one sample. */
-static double radius_of(enum gn_interpolation interpolation)
-{
-	return interpolation == GN_BICUBIC ? 2 : 1;
-}
-
 double gn_resize_reach(double length, uint32_t count, enum gn_interpolation interpolation)
 {
-	double scale = length / count;
+	double scale = length / count, radius = interpolation == GN_BICUBIC ? 2 : 1; /* of the filter where one source pixel is one sample */
 
-	return radius_of(interpolation) * (scale > 1 ? scale : 1);
+	return radius * (scale > 1 ? scale : 1);
 }
 
 /* At x, in units of the filter's radius. */

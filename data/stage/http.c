@@ -214,11 +214,6 @@ enum gn_status gn_http_look(struct gn_http *h, struct gn_http_file *out, struct 
 	return status;
 }
 
-static enum gn_status changed(const struct gn_http_request *r, struct gn_err *err)
-{
-	return gn_err_set(err, GN_ERR_DATA, "%s has changed on the server since the copy was begun: start it again", r->h->name);
-}
-
 /* A request for what is still missing. *done: nothing is. */
 static enum gn_status read_more(struct gn_http_request *r, const struct gn_http_file *file, int *attempt, struct gn_err *err)
 {
@@ -235,7 +230,7 @@ static enum gn_status read_more(struct gn_http_request *r, const struct gn_http_
 	if (r->stop && atomic_load(r->stop))
 		return gn_err_set(err, GN_ERR_STOPPED, "%s: stopped", r->h->name);
 	if ((r->ranged && r->code == 200) || r->code == 412 || r->code == 416 || (r->code == 206 && r->total && r->total != file->size))
-		return changed(r, err);
+		return gn_err_set(err, GN_ERR_DATA, "%s has changed on the server since the copy was begun: start it again", r->h->name);
 	if (r->at == r->end)
 		return GN_OK;
 	*attempt = r->at > before ? 0 : *attempt + 1;

@@ -64,12 +64,6 @@ static enum gn_status set(struct gn_update *u, const struct gn_optim_update *num
 	return GN_OK;
 }
 
-/* torch.nn.utils.clip_grad_norm_'s factor. */
-static double clip_factor(double clip, double norm)
-{
-	return clip > 0 && norm > clip ? clip / (norm + 1e-6) : 1;
-}
-
 static enum gn_status sum_gradient(const struct gn_update_options *o, double *sum, struct gn_err *err)
 {
 	*sum = o->pieces ? 0 : gn_sum_squares(o->grads, o->elements);
@@ -122,7 +116,8 @@ static enum gn_status queue(struct gn_update *u, struct gn_err *err)
 	h->result.skipped = !isfinite(norm) || (o->finite && !isfinite(*o->finite));
 	if (h->result.skipped)
 		return GN_OK;
-	numbers.grad_scale *= clip_factor(o->clip, norm);
+	if (o->clip > 0 && norm > o->clip) /* by torch.nn.utils.clip_grad_norm_'s factor */
+		numbers.grad_scale *= o->clip / (norm + 1e-6);
 	if (o->pieces)
 		status = update_pieces(h, &numbers, err);
 	for (size_t i = 0; i < o->count && !o->pieces; i++)

@@ -12,12 +12,6 @@
 
 #include <string.h>
 
-/* Checked before any collective call. How auto is resolved, and whether NCCL is available, is known only later. */
-static enum gn_status check_comm(const struct gn_train_options *o, struct gn_err *err)
-{
-	return gn_coll_backend_check(o->comm, strcmp(o->device, "auto") ? o->device : "cuda", gn_device_is_built("cuda"), err);
-}
-
 /* Refuses contradictory and missing lengths of the run. */
 static enum gn_status check_length(const struct gn_train_options *o, struct gn_err *err)
 {
@@ -115,7 +109,8 @@ enum gn_status gn_train_check_alone(const struct gn_train_options *given, struct
 		status = check_batch(o, err);
 	if (!status)
 		status = check_needs(o, err);
+	/* before any collective call: how auto is resolved, and whether NCCL is available, is known only later */
 	if (!status)
-		status = check_comm(o, err);
+		status = gn_coll_backend_check(o->comm, strcmp(o->device, "auto") ? o->device : "cuda", gn_device_is_built("cuda"), err);
 	return status ? status : gn_train_check_options(o, err);
 }

@@ -33,13 +33,6 @@ void gn_replay_destroy(struct gn_replay *r)
 	free(r);
 }
 
-/* It is called for good, and why. */
-static void forbid(struct gn_replay *r, const char *why)
-{
-	drop_graph(r);
-	snprintf(r->obstacle, sizeof r->obstacle, "%.100s", why);
-}
-
 /* What cannot be recorded is called for good, and the reason is kept. */
 static void record(struct gn_replay *r, struct gn_stream *s, enum gn_status (*function)(void *context, struct gn_err *err),
 		   void *context)
@@ -57,8 +50,10 @@ static void record(struct gn_replay *r, struct gn_stream *s, enum gn_status (*fu
 			status = device->record_end(s, &r->graph, &r->nodes, &err);
 	}
 	r->device = device;
-	if (status)
-		forbid(r, err.text);
+	if (status) {
+		drop_graph(r);
+		snprintf(r->obstacle, sizeof r->obstacle, "%.100s", err.text);
+	}
 }
 
 enum gn_status gn_replay_run(struct gn_replay *r, struct gn_stream *s, uint64_t key,

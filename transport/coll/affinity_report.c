@@ -257,12 +257,6 @@ static void log_all(struct gn_comm *c, struct gn_gathered *all, struct gn_log *l
 			    gn_text_plural((uint64_t)s.omitted));
 }
 
-static void log_unread(struct gn_comm *c, struct gn_log *log, const struct gn_err *why)
-{
-	gn_log_warn(log, "the affinity of GPUs, network devices and processors of %s is unknown: %s",
-		    gn_world_host_of(c->world, gn_comm_rank(c)), why->text);
-}
-
 enum gn_status gn_affinity_report(struct gn_comm *c, const char *gpu, struct gn_log *log, struct gn_err *err)
 {
 	struct gn_topology topology = {0};
@@ -274,7 +268,8 @@ enum gn_status gn_affinity_report(struct gn_comm *c, const char *gpu, struct gn_
 	/* failures from here on are warnings */
 	if (!status && gn_world_local_rank(c->world) == 0 &&
 	    (gn_topology_read(&topology, &why) || describe_node(c, &topology, &records, &mine, &why))) {
-		log_unread(c, log, &why);
+		gn_log_warn(log, "the affinity of GPUs, network devices and processors of %s is unknown: %s",
+			    gn_world_host_of(c->world, gn_comm_rank(c)), why.text);
 		gn_strbuf_clear(&mine);
 	}
 	if (!status)

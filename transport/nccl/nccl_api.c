@@ -2,12 +2,6 @@
 
 #include "src/base/dynlib.h"
 
-/* Version codes: 22809 is 2.28.9; before 2.9, 2804 is 2.8.4. */
-static int major_of(int version)
-{
-	return version >= 10000 ? version / 10000 : version / 1000;
-}
-
 enum gn_status gn_nccl_api_load(struct gn_nccl_api *out, struct gn_err *err)
 {
 	struct gn_nccl_api api = {0};
@@ -28,7 +22,8 @@ enum gn_status gn_nccl_api_load(struct gn_nccl_api *out, struct gn_err *err)
 	rc = api.get_version(&api.version);
 	if (rc != ncclSuccess)
 		return gn_err_set(err, GN_ERR_FAILED, "ncclGetVersion: %s", api.get_error_string(rc));
-	if (major_of(api.version) != NCCL_MAJOR)
+	/* version codes: 22809 is 2.28.9; before 2.9, 2804 is 2.8.4 */
+	if (api.version / (api.version >= 10000 ? 10000 : 1000) != NCCL_MAJOR)
 		return gn_err_set(err, GN_ERR_UNSUPPORTED, "this NCCL is version %d, but this build is for %d.%d", api.version,
 				  NCCL_MAJOR, NCCL_MINOR);
 	*out = api;

@@ -28,16 +28,13 @@ static struct place place_of(const struct gn_algo_args *a, const struct gn_part_
 	return p;
 }
 
-static int member(const struct place *p, int local)
-{
-	return p->map ? p->map->members[p->map->first[p->node] + local] : local;
-}
-
 /* Adds a step for one piece of a shard, in one message. */
 static void add(struct gn_schedule *s, const struct place *p, enum gn_step_op op, int local, int shard, uint32_t piece,
 		uint32_t message)
 {
-	gn_schedule_add(s, (struct gn_step){.op = (uint8_t)op, .peer = member(p, local),
+	int peer = p->map ? p->map->members[p->map->first[p->node] + local] : local;
+
+	gn_schedule_add(s, (struct gn_step){.op = (uint8_t)op, .peer = peer,
 					    .chunk = ((uint32_t)shard * p->pieces + piece) * p->piece_chunks,
 					    .chunk_count = p->piece_chunks, .message = message});
 }

@@ -191,11 +191,6 @@ static enum gn_status parse_line(const char *path, int line, const char *text, s
 	return GN_OK;
 }
 
-static int has_signature(const json_t *root, const char *signature)
-{
-	return !strcmp(json_string_value(json_object_get(root, "signature")), signature);
-}
-
 /* Returns the next line that is not empty, and sets *at to its end; NULL: no more. */
 static const char *next_line(const char **at, int *line, size_t *len)
 {
@@ -336,7 +331,7 @@ static enum gn_status keep_others(const char *path, const char *signature, struc
 		json_t *root = NULL;
 
 		status = parse_line(path, line, begin, len, &root, err);
-		if (!status && !has_signature(root, signature)) {
+		if (!status && strcmp(json_string_value(json_object_get(root, "signature")), signature) != 0) {
 			gn_strbuf_append(out, begin, len);
 			gn_strbuf_puts(out, "\n");
 		}

@@ -117,17 +117,12 @@ static uint64_t key_of(const struct builder *b, const struct gn_sim_plan_step *s
 	return receiver << 42 ^ ahead << 24 ^ s->partner;
 }
 
-static int same_message(const struct builder *b, const struct gn_sim_plan_step *x, const struct gn_sim_plan_step *y)
-{
-	return key_of(b, x) == key_of(b, y);
-}
-
 static uint32_t *find_message(const struct builder *b, const struct gn_sim_plan_step *s)
 {
-	uint64_t hash = key_of(b, s) * 0x9e3779b97f4a7c15u;
+	uint64_t key = key_of(b, s), hash = key * 0x9e3779b97f4a7c15u;
 	size_t at = (size_t)((hash ^ hash >> 32) * 0x9e3779b97f4a7c15u >> 20) & b->mask;
 
-	while (b->messages[at] != NONE && !same_message(b, s, &b->p.steps[b->messages[at]]))
+	while (b->messages[at] != NONE && key_of(b, &b->p.steps[b->messages[at]]) != key)
 		at = (at + 1) & b->mask;
 	return &b->messages[at];
 }

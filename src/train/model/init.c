@@ -77,24 +77,12 @@ static void normal(const struct gn_param *p, double deviation, struct gn_rng *r,
 	}
 }
 
-/* He et al. 2015, "Delving deep into rectifiers": variance 2 / fan-out preserves the variance of gradients through relu. */
-static double kaiming(const struct gn_param *p)
-{
-	return sqrt(2 / (double)(p->shape[0] * p->shape[2] * p->shape[3]));
-}
-
 static void uniform(size_t count, double fan_in, struct gn_rng *r, float *out)
 {
 	double bound = 1 / sqrt(fan_in);
 
 	for (size_t i = 0; i < count; i++)
 		out[i] = (float)(bound * (2 * gn_rng_uniform(r) - 1));
-}
-
-/* Glorot and Bengio 2010. */
-static void xavier(const struct gn_param *p, struct gn_rng *r, float *out)
-{
-	uniform(p->count, (double)(p->shape[0] + p->shape[1]) / 6, r, out);
 }
 
 /* torchvision's VisionTransformer: the head is 0, the rest of linear layers Xavier-uniform but out_proj, which is PyTorch's Linear. */
@@ -107,7 +95,7 @@ static void vit(const struct gn_param *p, struct gn_rng *r, float *out)
 	else if (p->kind == GN_PARAM_WEIGHT && strstr(p->name, ".out_proj."))
 		uniform(p->count, (double)p->shape[1], r, out);
 	else if (p->kind == GN_PARAM_WEIGHT && !strstr(p->name, "heads."))
-		xavier(p, r, out);
+		uniform(p->count, (double)(p->shape[0] + p->shape[1]) / 6, r, out); /* Glorot and Bengio 2010 */
 	else if (p->kind == GN_PARAM_POSITION)
 		normal(p, 0.02, r, out);
 	else if (p->kind == GN_PARAM_BIAS && is_mlp)
@@ -135,7 +123,8 @@ void gn_init_param(const struct gn_model *m, int index, uint64_t seed, float *ou
 	else if (p->kind == GN_PARAM_WEIGHT && rule == GN_INIT_CONVNEXT)
 		normal(p, 0.02, &r, out);
 	else if (p->dims == 4)
-		normal(p, kaiming(p), &r, out);
+		/* He et al. 2015, "Delving deep into rectifiers": variance 2 / fan-out preserves the variance of gradients through relu */
+		normal(p, sqrt(2 / (double)(p->shape[0] * p->shape[2] * p->shape[3])), &r, out);
 	else if (p->dims == 2 && rule == GN_INIT_VGG)
 		normal(p, 0.01, &r, out);
 	else if (p->dims == 2)

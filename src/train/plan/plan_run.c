@@ -45,12 +45,6 @@ static const struct gn_plan_op *backward_at(const struct gn_plan *p, int positio
 	return position > p->op_count ? &p->ops[last_position(p) - position] : NULL;
 }
 
-/* The operator that is there; NULL: it is the loss. */
-static const struct gn_plan_op *op_at(const struct gn_plan *p, int position)
-{
-	return forward_at(p, position) ? forward_at(p, position) : backward_at(p, position);
-}
-
 /* The end of positions that are complete after a range. */
 static int complete_end(const struct gn_plan_range *r)
 {
@@ -74,7 +68,7 @@ static enum gn_status add_compute(struct gn_plan *p, struct gn_plan_parts *parts
 /* Of the operator or the loss at that position; group NULL: none. */
 static struct gn_plan_part collective_at(const struct gn_plan *p, int at)
 {
-	const struct gn_plan_op *o = op_at(p, at);
+	const struct gn_plan_op *o = forward_at(p, at) ? forward_at(p, at) : backward_at(p, at); /* NULL: the loss */
 	const struct gn_plan_options *options = &p->options;
 
 	if (!o && p->loss_numbers)
