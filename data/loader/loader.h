@@ -18,7 +18,6 @@
 #include "data/shard/dataset.h"
 #include "src/base/crop.h"
 
-#include <stddef.h>
 #include <stdint.h>
 
 struct gn_batch {

@@ -7,7 +7,6 @@
 #include "data/shard/manifest.h"
 #include "data/shard/names.h"
 #include "src/base/data_key.h"
-#include "src/base/thread_pool.h"
 
 #include <limits.h>
 #include <pthread.h>

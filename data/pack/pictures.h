@@ -12,7 +12,6 @@
 #include "src/base/status.h"
 
 #include <stddef.h>
-#include <stdint.h>
 
 struct gn_picture {
 	const char *name;     /* SOURCE, or SOURCE/NAME of what is inside it; borrowed during the call */

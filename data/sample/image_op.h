@@ -9,7 +9,6 @@
 #ifndef GN_DATA_SAMPLE_IMAGE_OP_H
 #define GN_DATA_SAMPLE_IMAGE_OP_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 /* Rows of width * channels bytes without gaps, and as many bytes for an operation's result. Both are the caller's. */

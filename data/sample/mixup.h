@@ -17,8 +17,6 @@
 #include "data/sample/options.h"
 #include "data/sample/order.h"
 
-#include <stddef.h>
-
 /* The weight of the sample at index itself, in 0..1, drawn from Beta(alpha, alpha); alpha > 0. */
 double gn_mixup_lambda(uint64_t seed, double alpha, uint32_t epoch, uint64_t index);
 /* The position of the sample that the one at position is mixed with. The last of an odd count is its own pair: not mixed. */

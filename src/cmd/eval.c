@@ -8,7 +8,6 @@
 #include "src/train/loop/evaluate.h"
 
 #include <limits.h>
-#include <stdio.h>
 
 #define FIELD(name) offsetof(struct gn_evaluate_options, name)
 

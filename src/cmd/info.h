@@ -5,7 +5,6 @@
 
 #include "src/cmd/sim.h"
 #include "src/train/parallel/cuts.h"
-#include "src/train/parallel/mesh.h"
 
 #include <stdint.h>
 #include <sys/types.h>

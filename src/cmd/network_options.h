@@ -8,7 +8,6 @@
 
 #include "src/base/option.h"
 #include "src/cmd/key_option.h"
-#include "src/train/loop/network.h"
 #include "src/train/plan/device.h"
 
 /* clang-format off */

@@ -11,7 +11,6 @@
 #include "src/base/status.h"
 
 #include <stddef.h>
-#include <stdint.h>
 
 /* Rungs that a sweep of so many trials has: as often as the trials can be divided, from 1 to 5. */
 int gn_halving_rungs(size_t trials, int factor);

@@ -8,7 +8,6 @@
 #ifndef GN_TRANSPORT_SCHEDULE_CHUNK_HISTORY_H
 #define GN_TRANSPORT_SCHEDULE_CHUNK_HISTORY_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 struct gn_chunk_history;

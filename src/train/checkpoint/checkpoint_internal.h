@@ -3,7 +3,6 @@
 #define GN_TRAIN_CHECKPOINT_CHECKPOINT_INTERNAL_H
 
 #include "src/train/checkpoint/checkpoint.h"
-#include "src/train/plan/weight_layouts.h"
 
 enum { GN_CHECKPOINT_RANK_FILES = 4 };
 

@@ -10,7 +10,6 @@
 #include "src/train/checkpoint/owner.h"
 #include "src/train/loop/carried_copy.h"
 
-#include <stddef.h>
 #include <stdint.h>
 
 /* Zeroed: there is none. */

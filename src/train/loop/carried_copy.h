@@ -7,7 +7,6 @@
 #define GN_TRAIN_LOOP_CARRIED_COPY_H
 
 #include "src/train/loop/state_copy.h"
-#include "src/train/plan/weight_layouts.h"
 
 enum { GN_CARRIED_COPIES = 4, GN_CARRIED_PIECES = 3 };
 

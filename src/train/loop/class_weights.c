@@ -3,7 +3,6 @@
 #include "src/base/file.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

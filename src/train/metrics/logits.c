@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* NumPy's format 1.0: magic, version, length of the header in two bytes, the header as a Python literal, padded with spaces to a
  * multiple of 64 and ended by a line break. https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html */

@@ -15,7 +15,6 @@
 #ifndef GN_TRAIN_METRICS_RUN_STATUS_H
 #define GN_TRAIN_METRICS_RUN_STATUS_H
 
-#include "src/base/json.h"
 #include "src/base/log.h"
 #include "src/train/metrics/usage.h"
 #include "transport/bootstrap/world.h"
@@ -42,7 +41,6 @@ struct gn_run_status {
 	int slow_count;
 	const struct gn_usage *usage;	/* borrowed */
 };
-
 
 struct gn_status_files;
 
