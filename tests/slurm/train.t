@@ -7,6 +7,17 @@ cluster_begin
 check "the digits are packed" cluster_digits
 check "two nodes come up" vc up --nodes 2 --cpus-per-node 2
 
+# A path that is another folder on each node.
+apart() {
+	on srun -N2 --ntasks-per-node=2 --mpi=pmix "$gannet" train --data "$cluster/train" --model lenet --batch 16 --lr 0.05 --steps 2 \
+		--log "$cluster/apart.jsonl" --checkpoint "$cluster/vc/nvme/run" "$@"
+}
+expect 1 "rank [23] on n2: --checkpoint .*/nvme/run is not the folder that rank 0 on n1 has there: checkpoints need a file system that all" \
+	"a checkpoint folder that the nodes do not share" apart
+expect 1 "rank [23] on n2: --checkpoint .*/nvme/run is not the folder that rank 0 on n1 has there" "also with --elastic" apart --elastic 2
+check "neither has begun" test ! -s "$cluster/apart.jsonl"
+check "nothing is left" test -z "$(find "$cluster"/vc/node/*/nvme -type f)"
+
 bytes() { ip -s -j link show dev "$1" | python3 -c 'import json, sys; print(json.load(sys.stdin)[0]["stats64"]["rx"]["bytes"])'; }
 port=gnv$(printf '%s' "$cluster/vc" | md5sum | cut -c1-6)-1
 before=$(bytes "$port")

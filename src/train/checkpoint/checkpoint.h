@@ -117,6 +117,8 @@ struct gn_checkpoint_target {
 /* On rank 0. Points `best` at the checkpoint of step, which must be the newest, and removes what no longer has to stay. GN_ERR_EXISTS as
  * above. Blocks. */
 enum gn_status gn_checkpoint_mark_best(const struct gn_checkpoint_target *target, uint64_t step, struct gn_err *err);
+/* Collective, once rank 0 owns the folder. GN_ERR_IO: a node has another folder of that name, after 3 s of looking. */
+enum gn_status gn_checkpoint_check_shared(struct gn_comm *comm, const struct gn_checkpoint_target *target, struct gn_err *err);
 /* Collective. Whether a save can succeed: the folder is the same for all nodes, is writable, and has space for a checkpoint. Leaves
  * the folder unchanged. */
 enum gn_status gn_checkpoint_try(struct gn_comm *comm, const struct gn_checkpoint_target *target,

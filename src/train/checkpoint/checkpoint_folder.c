@@ -10,7 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
+
+/* A tenth of a second each. */
+#define SHARED_TRIES 30
 
 /* DIR/NAME.NONCE.tmp */
 static enum gn_status name_temporary(const struct gn_checkpoint_target *t, const char *name, char path[PATH_MAX],
@@ -273,5 +277,31 @@ enum gn_status gn_checkpoint_try(struct gn_comm *comm, const struct gn_checkpoin
 	status = gn_agree_status(comm, status, err);
 	if (made && gn_remove_tree(p.temporary, NULL))
 		gn_log_warn(target->log, "cannot remove %s yet", p.temporary);
+	return status;
+}
+
+enum gn_status gn_checkpoint_check_shared(struct gn_comm *comm, const struct gn_checkpoint_target *target, struct gn_err *err)
+{
+	const struct gn_world *w = gn_comm_world(comm);
+	int root = gn_comm_rank(comm) == 0, tries = gn_checkpoint_writes_slots(comm) ? SHARED_TRIES : 0;
+	const struct timespec pause = {0, 100000000};
+	char path[PATH_MAX];
+	enum gn_status status;
+
+	if (gn_world_nodes(w) == 1)
+		return GN_OK;
+	/* no node has looked for this name before: NFS remembers for a while what was not there */
+	status = name_temporary(target, "owner.seen", path, err);
+	if (!status && root)
+		status = gn_file_replace(path, "", 0, err);
+	status = gn_agree_status(comm, status, err);
+	while (!status && tries && access(path, F_OK) && --tries)
+		nanosleep(&pause, NULL);
+	if (!status && gn_checkpoint_writes_slots(comm) && !tries)
+		status = gn_err_set(err, GN_ERR_IO, "--checkpoint %s is not the folder that rank 0 on %s has there: checkpoints need "
+				    "a file system that all nodes share", target->directory, gn_world_host_of(w, gn_comm_world_rank(comm, 0)));
+	status = gn_agree_status(comm, status, err);
+	if (root)
+		unlink(path);
 	return status;
 }

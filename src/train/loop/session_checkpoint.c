@@ -77,8 +77,10 @@ static enum gn_status make_writer(struct gn_session *s, struct gn_err *err)
 {
 	struct gn_checkpoint_writer_options o = {.comm = s->comm, .model = s->model, .target = target_of(s),
 		.layouts = s->pipeline ? s->pipeline->plain : s->replica.layouts, .own_layouts = s->replica.layouts};
-	enum gn_status status = claim_local(s, &o.target, err);
+	enum gn_status status = gn_checkpoint_check_shared(s->comm, &o.target, err);
 
+	if (!status)
+		status = claim_local(s, &o.target, err);
 	o.local = s->checkpoint.local;
 	return status ? status : gn_agree_status(s->comm, gn_checkpoint_writer_create(&o, &s->checkpoint.writer, err), err);
 }
