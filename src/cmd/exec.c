@@ -286,7 +286,7 @@ static const struct gn_command command = {
 		"CUDA_VISIBLE_DEVICES and more (--dry-run prints them). A variable that is set already is kept, and the log says so.\n\n"
 		"A world that would come out wrong is refused with code 2 before anything starts: tasks without PMIx, variables that "
 		"contradict the launcher, a MASTER_ADDR that leads elsewhere or that a node does not resolve, a MASTER_PORT that is taken, a "
-		"program that a node does not have, one process in a job of several tasks.\n\n"
+		"program that a node does not have, or its interpreter, one process in a job of several tasks.\n\n"
 		"SIGTERM, SIGINT, SIGHUP, SIGUSR1 and SIGUSR2 are passed on. When a program fails, the others are ended, and one line "
 		"says which rank failed first, on which host, and why, with its last lines. All tasks then end with its exit code, "
 		"128+S when signal S killed it; with 4 when a rank was lost, with its node for example.",

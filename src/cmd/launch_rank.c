@@ -2,6 +2,7 @@
 
 #include "src/base/text.h"
 #include "src/cmd/cmd.h"
+#include "src/jobs/program.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -35,6 +36,7 @@ static void bind_to_share(int rank, int size)
 static void exec_rank(char *const *argv, char **environment, int out, int error, pid_t parent)
 {
 	char name[PATH_MAX];
+	struct gn_err err;
 	sigset_t none;
 	int null;
 
@@ -53,6 +55,10 @@ static void exec_rank(char *const *argv, char **environment, int out, int error,
 	null = open("/dev/null", O_RDONLY);
 	if (null < 0 || dup2(null, 0) < 0 || dup2(out, 1) < 0 || dup2(error, 2) < 0)
 		_exit(GN_EXIT_FAILED);
+	if (gn_program_check(argv[0], &err) == GN_ERR_USAGE) {
+		dprintf(2, "gannet launch: %s\n", err.text);
+		_exit(127);
+	}
 	execvpe(argv[0], argv, environment);
 	dprintf(2, "gannet launch: cannot run %s: %s\n", gn_text_visible(argv[0], name, sizeof name), strerror(errno));
 	_exit(errno == ENOENT ? 127 : 126);

@@ -1,5 +1,6 @@
 #include "src/jobs/exec_local.h"
 
+#include "src/jobs/program.h"
 #include "transport/auth/net.h"
 #include "transport/topology/affinity.h"
 #include "transport/topology/devices.h"
@@ -12,35 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 #include <unistd.h>
-
-/* --- the program --- */
-
-static int is_program(const char *path)
-{
-	struct stat st;
-
-	return !stat(path, &st) && S_ISREG(st.st_mode) && !access(path, X_OK);
-}
-
-static enum gn_status find_program(const char *name, struct gn_err *err)
-{
-	const char *path = getenv("PATH");
-	char candidate[4096];
-
-	if (strchr(name, '/'))
-		return is_program(name) ? GN_OK : gn_err_set(err, GN_ERR_USAGE, "%s is no program that can be run here", name);
-	for (path = path ? path : "/usr/local/bin:/bin:/usr/bin"; *path; path += strspn(path, ":")) {
-		size_t len = strcspn(path, ":");
-
-		if ((size_t)snprintf(candidate, sizeof candidate, "%.*s/%s", (int)len, path, name) < sizeof candidate &&
-		    is_program(candidate))
-			return GN_OK;
-		path += len;
-	}
-	return gn_err_set(err, GN_ERR_USAGE, "there is no program %s in PATH", name);
-}
 
 /* --- devices --- */
 
@@ -79,7 +52,7 @@ int gn_exec_local_has(const struct gn_exec_local *l, const char *device)
 
 enum gn_status gn_exec_local_read(const char *program, struct gn_exec_local *out, struct gn_err *err)
 {
-	enum gn_status status = find_program(program, err);
+	enum gn_status status = gn_program_check(program, err);
 
 	if (status)
 		return status;

@@ -17,7 +17,7 @@ struct gn_exec_local {
 	char devices[512];	   /* network devices that are up, as UCX names them: "mlx5_0:1,eth0" */
 };
 
-/* GN_ERR_USAGE when there is no such program to run: looked for in PATH when its name has no slash. */
+/* Fails as gn_program_check(). */
 enum gn_status gn_exec_local_read(const char *program, struct gn_exec_local *out, struct gn_err *err);
 int gn_exec_local_has(const struct gn_exec_local *l, const char *device);
 /* A port that is free and that the system gives to no connection by itself (outside of net.ipv4.ip_local_port_range), drawn at

@@ -4,10 +4,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -50,4 +53,65 @@ enum gn_status gn_program_run(const char *const *argv, int quiet, struct gn_strb
 	if (!WIFEXITED(status) || WEXITSTATUS(status))
 		return gn_err_set(err, GN_ERR_FAILED, "%s failed%s", argv[0], quiet ? "" : ", see above");
 	return GN_OK;
+}
+
+/* --- what can be run --- */
+
+static int is_program(const char *path)
+{
+	struct stat st;
+
+	return !stat(path, &st) && S_ISREG(st.st_mode) && !access(path, X_OK);
+}
+
+/* Where execvp() finds a program; 0: nowhere. */
+static int find_program(const char *name, char path[PATH_MAX])
+{
+	const char *at = getenv("PATH");
+
+	if (strchr(name, '/'))
+		return (size_t)snprintf(path, PATH_MAX, "%s", name) < PATH_MAX && is_program(path);
+	for (at = at ? at : "/usr/local/bin:/bin:/usr/bin"; *at; at += strspn(at, ":")) {
+		size_t len = strcspn(at, ":");
+
+		if ((size_t)snprintf(path, PATH_MAX, "%.*s/%s", (int)len, at, name) < PATH_MAX && is_program(path))
+			return 1;
+		at += len;
+	}
+	return 0;
+}
+
+/* What the first line of a script has the kernel start, or env, and is not there; NULL: nothing. Options of env are its own affair. */
+static const char *find_missing(char *line)
+{
+	char *rest = NULL, *word = strtok_r(line, " \t", &rest), path[PATH_MAX];
+	size_t len = word ? strlen(word) : 0;
+
+	if (!word || !is_program(word))
+		return word;
+	if (len < 4 || strcmp(word + len - 4, "/env"))
+		return NULL;
+	do
+		word = strtok_r(NULL, " \t", &rest);
+	while (word && (!strcmp(word, "-S") || strchr(word, '=')));
+	return word && *word != '-' && !find_program(word, path) ? word : NULL;
+}
+
+enum gn_status gn_program_check(const char *name, struct gn_err *err)
+{
+	char path[PATH_MAX], line[256];
+	const char *missing;
+
+	if (!find_program(name, path))
+		return gn_err_set(err, GN_ERR_NOT_FOUND, strchr(name, '/') ? "%s is no program that can be run here"
+				  : "there is no program %s in PATH", name);
+	if (gn_file_read_start(path, line, sizeof line) < 2 || strncmp(line, "#!", 2))
+		return GN_OK;
+	line[strcspn(line, "\n")] = 0;
+	missing = find_missing(line + 2);
+	if (!missing)
+		return GN_OK;
+	return gn_err_set(err, GN_ERR_USAGE, "line 1 of %s names the interpreter %s, which is not there on this host%s%s", path, missing,
+			  strchr(missing, '\r') ? ": the file has line ends of Windows (CR LF), which this removes: sed -i 's/\\r$//' "
+						: ": install it, or correct that line", strchr(missing, '\r') ? path : "");
 }

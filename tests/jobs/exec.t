@@ -103,6 +103,18 @@ taken() {
 }
 expect 2 "MASTER_PORT: cannot listen on port [0-9]*: Address already in use; unset it" "a MASTER_PORT that is taken" taken
 expect 2 "rank 0 on .*: there is no program nosuchprogram in PATH" "a program that is not there" refused X=1 -- nosuchprogram
+printf '#!/no/such/python3 -u\n' >"$scratch/nowhere.py"
+printf '#!/bin/sh\r\n' >"$scratch/crlf.sh"
+printf '#!/usr/bin/env -S A=1 sh\r\n' >"$scratch/env.sh"
+printf '#!/usr/bin/env sh\ntest "$1" = x\n' >"$scratch/right.sh"
+chmod +x "$scratch"/{nowhere.py,crlf.sh,env.sh,right.sh}
+expect 2 "rank 0 on .*: line 1 of .*nowhere.py names the interpreter /no/such/python3, which is not there on this host: install it" \
+	"a script whose interpreter is not there" refused X=1 -- "$scratch/nowhere.py"
+for name in crlf env; do
+	expect 2 "names the interpreter (/bin/)?sh.x0d, which .*: the file has line ends of Windows.*: sed -i 's/.r[$]//' .*/$name.sh$" "$name.sh with CR LF" \
+		refused X=1 -- "$scratch/$name.sh"
+done
+check "env with LF is fine" alone "$scratch/right.sh" x
 expect 2 "SLURM_NTASKS=4, but this is one process" "one process where four were meant" env SLURM_JOB_ID=1 SLURM_NTASKS=4 "$gannet" exec true
 expect 0 "" "unless --single says that it is meant" env SLURM_JOB_ID=1 SLURM_NTASKS=4 "$gannet" exec --single true
 expect 2 "SLURM_STEP_NUM_TASKS=4 but there is no PMIx" "a step without PMIx" env SLURM_JOB_ID=1 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=4 "$gannet" exec true

@@ -43,6 +43,10 @@ expect 2 "ranks" "launch without -n is wrong usage" "$gannet" launch true
 expect 2 "" "0 ranks are wrong usage" "$gannet" launch -n 0 true
 expect 1 "TMPDIR: cannot make /proc/gannet-launch" "a TMPDIR that cannot be used is named, and is no bad input" env TMPDIR=/proc "$gannet" launch -n 1 true
 expect 127 "cannot run .*/nowhere" "a program that is not there" launch 2 /nowhere
+printf '#!/bin/sh\r\n' >"$scratch/crlf.sh"
+chmod +x "$scratch/crlf.sh"
+expect 127 "gannet launch: line 1 of .*crlf.sh names the interpreter /bin/sh.x0d, which .*: sed -i 's/.r[$]//' .*/crlf.sh$" "a script with CR LF" \
+	launch 2 "$scratch/crlf.sh"
 # shellcheck disable=SC2016
 expect 7 "" "the exit code is that of the rank that failed" launch 3 sh -c '[ "$PMIX_RANK" != 1 ] || exit 7'
 # shellcheck disable=SC2016
