@@ -38,12 +38,21 @@ int gn_cmd_exit_code(enum gn_status status)
 	}
 }
 
+const char *gn_cmd_lost_folder(void)
+{
+	char path[PATH_MAX];
+
+	return getcwd(path, sizeof path) || errno != ENOENT ? "" : "; the working folder of this process does not exist any more, so that "
+	       "relative paths lead nowhere: cd to a folder that exists";
+}
+
 int gn_cmd_fail_on(struct gn_log *log, const char *name, const struct gn_err *err)
 {
 	if (log && !err->told)
-		gn_log_line(log, err->status == GN_ERR_STOPPED ? GN_LOG_WARN : GN_LOG_ERROR, "%s: %s", name, err->text);
+		gn_log_line(log, err->status == GN_ERR_STOPPED ? GN_LOG_WARN : GN_LOG_ERROR, "%s: %s%s", name, err->text,
+			    gn_cmd_lost_folder());
 	else if (!err->told)
-		fprintf(stderr, "gannet %s: %s\n", name, err->text);
+		fprintf(stderr, "gannet %s: %s%s\n", name, err->text, gn_cmd_lost_folder());
 	return gn_cmd_exit_code(err->cause ? err->cause : err->status);
 }
 

@@ -55,7 +55,10 @@ const struct gn_cmd *gn_cmd_find(const char *name);
 
 /* the exit code for a status */
 int gn_cmd_exit_code(enum gn_status status);
-/* Prints "gannet NAME: text" on standard error, unless another rank tells, and returns the exit code, that of the cause. */
+/* "; the working folder of this process does not exist any more, ...", or "". */
+const char *gn_cmd_lost_folder(void);
+/* Prints "gannet NAME: text" on standard error, unless another rank tells, and returns the exit code, that of the cause. Of a process whose
+ * working folder is gone it says so. */
 int gn_cmd_fail(const char *name, const struct gn_err *err);
 /* The same as a line of log; NULL: as above. */
 int gn_cmd_fail_on(struct gn_log *log, const char *name, const struct gn_err *err);

@@ -47,6 +47,10 @@ printf '#!/bin/sh\r\n' >"$scratch/crlf.sh"
 chmod +x "$scratch/crlf.sh"
 expect 127 "gannet launch: line 1 of .*crlf.sh names the interpreter /bin/sh.x0d, which .*: sed -i 's/.r[$]//' .*/crlf.sh$" "a script with CR LF" \
 	launch 2 "$scratch/crlf.sh"
+away() { mkdir "$scratch/gone" && cd "$scratch/gone" && rmdir "$scratch/gone" && "$@"; }
+expect 127 "^gannet launch: warning: the working folder of this process does not exist any more" "a working folder that was removed" away launch 2 ./x
+expect 3 "train: .*x is no packed dataset.*; the working folder of this process does not exist any more" "its ranks say so, too" \
+	away launch 2 "$gannet" train --data x --model lenet --steps 1
 # shellcheck disable=SC2016
 expect 7 "" "the exit code is that of the rank that failed" launch 3 sh -c '[ "$PMIX_RANK" != 1 ] || exit 7'
 # shellcheck disable=SC2016
