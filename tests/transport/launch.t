@@ -51,6 +51,8 @@ away() { mkdir "$scratch/gone" && cd "$scratch/gone" && rmdir "$scratch/gone" &&
 expect 127 "^gannet launch: warning: the working folder of this process does not exist any more" "a working folder that was removed" away launch 2 ./x
 expect 3 "train: .*x is no packed dataset.*; the working folder of this process does not exist any more" "its ranks say so, too" \
 	away launch 2 "$gannet" train --data x --model lenet --steps 1
+expect 1 "UCX_NET_DEVICES=no0 names no network device of .* that is up; it has .*lo" "UCX_NET_DEVICES that this host does not have" \
+	env UCX_NET_DEVICES=no0 timeout -k 5 300 "$gannet" launch -n 2 -- "$gannet" bench allreduce --transport tcp --max-bytes 1K --iters 2
 # shellcheck disable=SC2016
 expect 7 "" "the exit code is that of the rank that failed" launch 3 sh -c '[ "$PMIX_RANK" != 1 ] || exit 7'
 # shellcheck disable=SC2016

@@ -57,6 +57,20 @@ check "small messages of a node's two ranks go by both links, as the row says" s
 check "and those of one by the first" small 2 1
 named() { UCX_NET_DEVICES=eth1 bench named allreduce --min-bytes 1M --max-bytes 1M && grep -q "using eth1 at" "$cluster/err" && ((one < 1000000)); }
 check "UCX_NET_DEVICES goes first" named
+# Links that lead nowhere: one0 is n1's alone, eth2 is in one network by its addresses.
+dead() { # NODE NAME ADDRESS
+	ip -n "gn$id-$1" link add "$2" type veth peer name "${2}p" && ip -n "gn$id-$1" addr add "$3" dev "$2" &&
+		ip -n "gn$id-$1" link set "$2" up && ip -n "gn$id-$1" link set "${2}p" up
+}
+dead n1 one0 10.97.0.1/24 && dead n1 eth2 10.99.0.1/24 && dead n2 eth2 10.99.0.2/24
+only() { UCX_NET_DEVICES=$1 step "$gannet" bench allreduce --max-bytes 1K --iters 2; }
+expect 1 "rank [23] on n2 failed: UCX_NET_DEVICES=one0 names no network device of n2 that is up; it has .*eth1" \
+	"a device that one node alone has is named, with the host that lacks it" only one0
+expect 1 "rank [23] on n2 is not reached from n1 by UCX_NET_DEVICES=eth2 \(.*: name devices of one network that connects" \
+	"one that leads nowhere is named, with the hosts" only eth2
+expect 1 "rank [23] on n2 is not reached from n1 by UCX_NET_DEVICES=lo " "so is loopback" only lo
+for node in n1 n2; do ip -n "gn$id-$node" link del eth2; done
+ip -n "gn$id-n1" link del one0
 limited() { GANNET_RAILS=1 bench limited allreduce --min-bytes 1M --max-bytes 1M && [[ $(value limited rails) == 1 ]] && ((two < 100000)); }
 check "GANNET_RAILS limits them" limited
 expect 2 "GANNET_RAILS='many' is not a number" "GANNET_RAILS that is no number" env GANNET_RAILS=many \

@@ -129,10 +129,16 @@ static enum gn_status read_wanted(int wanted, int32_t *out, struct gn_err *err)
 	return GN_OK;
 }
 
+const char *gn_rails_allowed(void)
+{
+	const char *allowed = getenv("UCX_NET_DEVICES");
+
+	return allowed && *allowed && strcmp(allowed, "all") ? allowed : NULL;
+}
+
 enum gn_status gn_rails_agree(struct gn_world *world, unsigned kinds, int wanted, struct gn_rails *out,
 			      struct gn_err *err)
 {
-	const char *allowed = getenv("UCX_NET_DEVICES");
 	struct gn_rail_offer mine = {0}, *all = NULL;
 	struct gn_rails candidates = {0};
 	enum gn_status status;
@@ -140,7 +146,7 @@ enum gn_status gn_rails_agree(struct gn_world *world, unsigned kinds, int wanted
 	*out = candidates;
 	status = read_wanted(wanted, &mine.wanted, err);
 	if (!status)
-		status = gn_rails_find("/sys", kinds, allowed && strcmp(allowed, "all") ? allowed : NULL, &candidates, err);
+		status = gn_rails_find("/sys", kinds, gn_rails_allowed(), &candidates, err);
 	if (status)
 		return status;
 	mine.count = candidates.count;

@@ -42,6 +42,8 @@ struct gn_rails {
 	struct gn_rail_device items[GN_RAILS_MAX];
 };
 
+/* UCX_NET_DEVICES of the environment; NULL where that restricts nothing. */
+const char *gn_rails_allowed(void);
 /* Local. This rank's candidates, sorted by network, then name, numbers in them by value (mlx5_2 before mlx5_10). kinds: those
  * allowed, bits of enum gn_rail_kind; TCP devices are candidates only where there are no RDMA devices. allowed: a UCX_NET_DEVICES
  * or NULL; root is "/sys". At most GN_RAILS_MAX. */

@@ -75,25 +75,42 @@ static enum gn_status join_events(struct gn_ucx *f, struct gn_err *err)
 	return GN_OK;
 }
 
-/* UCX's own error for a missing RDMA device does not name the host. */
-static enum gn_status need_rdma(const struct gn_world *world, const char *transport, struct gn_err *err)
+/* Whether a UCX_NET_DEVICES has the device, or a port of it. */
+static int is_named(const char *list, const char *device)
 {
+	for (const char *at = list; *at; at += strcspn(at, ","), at += *at == ',')
+		if (strcspn(at, ",:") == strlen(device) && !strncmp(at, device, strlen(device)))
+			return 1;
+	return 0;
+}
+
+/* UCX's own error for a missing device names neither it nor the host. */
+static enum gn_status need_device(const struct gn_ucx *f, const char *transport, struct gn_err *err)
+{
+	int rdma = !getenv("UCX_TLS") && (!strcmp(transport, "rc") || !strcmp(transport, "ud")), found = 0;
+	const char *allowed = gn_rails_allowed(), *host = gn_world_host_of(f->world, gn_world_rank(f->world));
 	struct gn_devices devices = {0};
 	struct gn_strbuf names;
-	int found = 0;
 
-	if (getenv("UCX_TLS") || (strcmp(transport, "rc") && strcmp(transport, "ud")) || gn_devices_read("/sys", &devices, NULL))
+	if (allowed && (strpbrk(allowed, "^*?[") || (gn_world_nodes(f->world) == 1 && f->shm_allowed)))
+		allowed = NULL;
+	if ((!rdma && !allowed) || gn_devices_read("/sys", &devices, NULL))
 		return GN_OK;
 	gn_strbuf_init(&names);
 	for (int i = 0; i < devices.count; i++) {
 		const struct gn_net_device *d = &devices.items[i];
 
-		found |= d->up && (d->kind == GN_DEVICE_RDMA || d->kind == GN_DEVICE_SOFT_RDMA);
+		found |= d->up && (!rdma || d->kind == GN_DEVICE_RDMA || d->kind == GN_DEVICE_SOFT_RDMA) &&
+			 (!allowed || is_named(allowed, d->name));
 		gn_strbuf_printf(&names, "%s%s%s", names.len ? ", " : "", d->name, d->up ? "" : " (down)");
 	}
-	if (!found)
-		gn_err_set(err, GN_ERR_FAILED, "no way to reach others by %s: %s has no RDMA device that is up; it has %s", transport,
-			   gn_world_host_of(world, gn_world_rank(world)), names.len ? gn_strbuf_text(&names) : "no network device");
+	if (!found && allowed)
+		gn_err_set(err, GN_ERR_FAILED, "UCX_NET_DEVICES=%.100s names no %sdevice of %s that is up; it has %s: correct it, or unset "
+			   "it (gannet.conf may set it, as interfaces)", allowed, rdma ? "RDMA " : "network ", host,
+			   names.len ? gn_strbuf_text(&names) : "none");
+	else if (!found)
+		gn_err_set(err, GN_ERR_FAILED, "no way to reach others by %s: %s has no RDMA device that is up; it has %s", transport, host,
+			   names.len ? gn_strbuf_text(&names) : "no network device");
 	gn_strbuf_release(&names);
 	gn_devices_release(&devices);
 	return found ? GN_OK : GN_ERR_FAILED;
@@ -117,7 +134,7 @@ enum gn_status gn_ucx_create(struct gn_world *world, const char *transport, int 
 	if (!getenv("UCX_TLS"))
 		snprintf(f->transport, sizeof f->transport, "%s", transport);
 	if (!status)
-		status = need_rdma(world, transport, err);
+		status = need_device(f, transport, err);
 	if (!status)
 		status = gn_rails_agree(world, gn_ucx_tls_rail_kinds(tls), rails, &agreed, err);
 	if (!status)
@@ -169,13 +186,26 @@ enum gn_status gn_ucx_connect(struct gn_ucx *f, int rank, struct gn_err *err)
 
 	if (!count)
 		return gn_err_set(err, GN_ERR_FAILED, "rank %d on %s cannot reach rank %d on %s by any of %d network devices: the first of one "
-				  "node is paired with the first of the other, and so on; UCX_NET_DEVICES selects devices, --rails limits "
-				  "their number; for tcp, a firewall has to pass the ports that UCX listens on: any, or those of "
-				  "UCX_TCP_PORT_RANGE", here,
-				  gn_world_host_of(f->world, here), rank, gn_world_host_of(f->world, rank), f->rail_count);
+				  "node is paired with the first of the other, and so on; UCX_NET_DEVICES%s%.100s selects devices, --rails "
+				  "limits their number; for tcp, a firewall has to pass the ports that UCX listens on: any, or those of "
+				  "UCX_TCP_PORT_RANGE", here, gn_world_host_of(f->world, here), rank, gn_world_host_of(f->world, rank),
+				  f->rail_count, gn_rails_allowed() ? "=" : "", gn_rails_allowed() ? gn_rails_allowed() : "");
 	for (int i = 0; i < count && !status; i++)
 		status = gn_ucx_rail_connect(&f->rails[usable[i]], rank, err);
 	return status;
+}
+
+int gn_ucx_takes_gpu_memory(const struct gn_ucx *f)
+{
+	ucp_context_attr_t attr = {.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES};
+
+	/* it is encrypted by processors */
+	if (f->cipher)
+		return 0;
+	for (int i = 0; i < f->rail_count; i++)
+		if (ucp_context_query(f->rails[i].context, &attr) != UCS_OK || !(attr.memory_types & UCS_BIT(UCS_MEMORY_TYPE_CUDA)))
+			return 0;
+	return 1;
 }
 
 static unsigned progress_others(struct gn_ucx *f)

@@ -29,9 +29,9 @@ static ucs_status_t set_tcp_option(ucp_config_t *config, const char *variable, i
 /* Whether UCX will open its tcp transport. It warns, on standard output, about options of a transport that it does not open. */
 static int opens_tcp(const struct gn_ucx_rail *r, const char *tls)
 {
-	const char *allowed = getenv("UCX_NET_DEVICES"), *at = *r->device || !allowed ? r->device : allowed;
+	const char *allowed = gn_rails_allowed(), *at = *r->device || !allowed ? r->device : allowed;
 	char name[IFNAMSIZ];
-	int found = !*at || !strcmp(at, "all");
+	int found = !*at;
 
 	for (size_t len; *at && !found; at += len + (at[len] == ',')) {
 		len = strcspn(at, ",");
@@ -121,19 +121,6 @@ enum gn_status gn_ucx_rail_open(struct gn_ucx_rail *r, const char *tls, struct g
 	if (rc == UCS_OK)
 		rc = ucp_worker_get_efd(r->worker, &r->event_fd);
 	return rc == UCS_OK ? GN_OK : gn_ucx_explain_worker(tls, rc, err);
-}
-
-int gn_ucx_takes_gpu_memory(const struct gn_ucx *f)
-{
-	ucp_context_attr_t attr = {.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES};
-
-	/* it is encrypted by processors */
-	if (f->cipher)
-		return 0;
-	for (int i = 0; i < f->rail_count; i++)
-		if (ucp_context_query(f->rails[i].context, &attr) != UCS_OK || !(attr.memory_types & UCS_BIT(UCS_MEMORY_TYPE_CUDA)))
-			return 0;
-	return 1;
 }
 
 void gn_ucx_rail_close(struct gn_ucx_rail *r, int keep_worker)
@@ -323,13 +310,15 @@ enum gn_status gn_ucx_rail_connect(struct gn_ucx_rail *r, int rank, struct gn_er
 {
 	struct gn_ucx_endpoint *e = &r->endpoints[rank];
 	int plain = e->same_node && r->ucx->shm_allowed;
+	const char *allowed = gn_rails_allowed();
+	struct gn_world *w = r->ucx->world;
 	enum gn_status lost;
 	ucs_status_t rc;
 
 	if (e->ep)
 		return GN_OK;
-	if (gn_world_is_lost(r->ucx->world, rank))
-		return gn_world_check_ranks(r->ucx->world, &rank, 1, 0, err);
+	if (gn_world_is_lost(w, rank))
+		return gn_world_check_ranks(w, &rank, 1, 0, err);
 	rc = create_endpoint(e, plain ? UCP_ERR_HANDLING_MODE_NONE : UCP_ERR_HANDLING_MODE_PEER);
 	if (rc == UCS_OK && plain && !gn_ucx_endpoint_is_shm(e)) {
 		close_and_wait(e);
@@ -341,12 +330,15 @@ enum gn_status gn_ucx_rail_connect(struct gn_ucx_rail *r, int rank, struct gn_er
 		return check_lanes(e, rank, err);
 	}
 	e->ep = NULL;
-	lost = check_peer_lost(r->ucx->world, rank, err);
+	lost = check_peer_lost(w, rank, err);
 	if (lost)
 		return lost;
+	if (allowed)
+		return gn_err_set(err, GN_ERR_FAILED, "rank %d on %s is not reached from %s by UCX_NET_DEVICES=%.100s (%s): name devices of "
+				  "one network that connects these hosts, or unset it (gannet.conf may set it, as interfaces)", rank,
+				  gn_world_host_of(w, rank), gn_world_host_of(w, gn_world_rank(w)), allowed, ucs_status_string(rc));
 	gn_ucx_fail(err, "no allowed transport reaches it", rc);
-	gn_err_prefix(err, "rank %d on %s%s%s", rank, gn_world_host_of(r->ucx->world, rank), *r->device ? ", by " : "",
-		      r->device);
+	gn_err_prefix(err, "rank %d on %s%s%s", rank, gn_world_host_of(w, rank), *r->device ? ", by " : "", r->device);
 	return GN_ERR_FAILED;
 }
 
