@@ -43,7 +43,7 @@ struct gn_exec_place {
 	int horovod_port;	      /* where Horovod's key-value store listens on rank 0's host; 0: none */
 	const char *address;	      /* of this rank's host, on the network of master_addr */
 	const char *ifname;	      /* that has it; "": not known */
-	const char *ucx_devices;      /* network devices that are up on all nodes, as UCX names them; "": not known, or one node */
+	const char *ucx_devices;      /* devices that connect the nodes, as UCX names them; "": not known, or one node */
 	const char *gpus;	      /* indices of this node's GPUs, this rank's at its local rank; "": none */
 	const char *const *endpoints; /* [size] "address:port", a free port of each */
 	int ps;			      /* the last ps ranks are parameter servers of TensorFlow, rank 0 then is its chief */

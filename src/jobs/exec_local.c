@@ -3,7 +3,6 @@
 #include "src/jobs/program.h"
 #include "transport/auth/net.h"
 #include "transport/topology/affinity.h"
-#include "transport/topology/devices.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -14,54 +13,6 @@
 #include <string.h>
 #include <sys/random.h>
 #include <unistd.h>
-
-/* --- devices --- */
-
-static void list_devices(char *out, size_t size)
-{
-	struct gn_devices d;
-	size_t len = 0;
-
-	*out = 0;
-	if (gn_devices_read("/sys", &d, NULL))
-		return;
-	for (int i = 0; i < d.count; i++) {
-		const struct gn_net_device *n = &d.items[i];
-		int rdma = n->kind == GN_DEVICE_RDMA || n->kind == GN_DEVICE_SOFT_RDMA;
-
-		/* bridges of containers are on every node, and connect none of them */
-		if (n->up && (rdma || (n->kind == GN_DEVICE_NET && (n->hardware || !strncmp(n->name, "eth", 3)))) && len < size)
-			len += (size_t)snprintf(out + len, size - len, "%s%s%s", len ? "," : "", n->name, rdma ? ":1" : "");
-	}
-	gn_devices_release(&d);
-}
-
-int gn_exec_local_has(const struct gn_exec_local *l, const char *device)
-{
-	size_t len = strlen(device);
-
-	for (const char *d = l->devices; *d; d += strspn(d, ",")) {
-		size_t have = strcspn(d, ",");
-
-		if (have == len && !strncmp(d, device, len))
-			return 1;
-		d += have;
-	}
-	return 0;
-}
-
-enum gn_status gn_exec_local_read(const char *program, struct gn_exec_local *out, struct gn_err *err)
-{
-	enum gn_status status = gn_program_check(program, err);
-
-	if (status)
-		return status;
-	*out = (struct gn_exec_local){.devices = ""};
-	if (sched_getaffinity(0, sizeof out->cpus, &out->cpus))
-		CPU_ZERO(&out->cpus);
-	list_devices(out->devices, sizeof out->devices);
-	return GN_OK;
-}
 
 /* --- ports and addresses --- */
 

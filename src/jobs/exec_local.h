@@ -14,12 +14,8 @@
 
 struct gn_exec_local {
 	cpu_set_t cpus;		   /* that this process may run on */
-	char devices[512];	   /* network devices that are up, as UCX names them: "mlx5_0:1,eth0" */
 };
 
-/* Fails as gn_program_check(). */
-enum gn_status gn_exec_local_read(const char *program, struct gn_exec_local *out, struct gn_err *err);
-int gn_exec_local_has(const struct gn_exec_local *l, const char *device);
 /* A port that is free and that the system gives to no connection by itself (outside of net.ipv4.ip_local_port_range), drawn at
  * random; it is held by *listener until that is closed. */
 enum gn_status gn_exec_local_port(int32_t *port, int *listener, struct gn_err *err);

@@ -2,7 +2,9 @@
 
 #include "src/base/option.h"
 #include "src/jobs/exec_local.h"
+#include "src/jobs/program.h"
 #include "transport/auth/net.h"
+#include "transport/ucx/ucx.h"
 
 #include <netdb.h>
 #include <stdio.h>
@@ -19,7 +21,7 @@
 struct facts {
 	struct gn_exec_local local;
 	struct gn_net_addresses addresses; /* rank 0's, to be tried in order */
-	int32_t master_port, port, horovod_port, has_master;
+	int32_t master_port, port, horovod_port, has_master, has_devices; /* has_devices: UCX_NET_DEVICES is set */
 	char master_addr[256], master_text[16], problem[512];
 };
 
@@ -223,24 +225,22 @@ static enum gn_status list_endpoints(const struct gn_gathered *facts, const stru
 	return m->endpoints ? GN_OK : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu ranks", facts->size);
 }
 
-/* Those of rank 0 that every rank has. */
-static void intersect_devices(const struct gn_world *w, const struct gn_gathered *all, struct gn_exec_meeting *m)
+/* Of the rails that train would have, those that a message has passed between all nodes; none where UCX cannot be opened, which the
+ * program may not need. Where a rank has UCX_NET_DEVICES, even "all", nothing is tried. */
+static enum gn_status try_devices(struct gn_world *w, const struct gn_gathered *facts, struct gn_exec_meeting *m, struct gn_err *err)
 {
-	const struct facts *first = all->items[0];
-	char names[sizeof first->local.devices], *name, *rest = NULL;
-	size_t len = 0;
+	enum gn_status status = GN_ERR_FAILED;
+	struct gn_ucx *f = NULL;
+	int skips = gn_world_nodes(w) == 1;
 
-	if (gn_world_nodes(w) == 1)
-		return;
-	snprintf(names, sizeof names, "%s", first->local.devices);
-	for (name = strtok_r(names, ",", &rest); name; name = strtok_r(NULL, ",", &rest)) {
-		size_t have = 0;
-
-		for (size_t r = 0; r < all->size; r++)
-			have += gn_exec_local_has(&((const struct facts *)all->items[r])->local, name);
-		if (have == all->size && len < sizeof m->ucx_devices)
-			len += (size_t)snprintf(m->ucx_devices + len, sizeof m->ucx_devices - len, "%s%s", len ? "," : "", name);
-	}
+	for (size_t r = 0; r < facts->size; r++)
+		skips |= ((const struct facts *)facts->items[r])->has_devices;
+	if (!skips)
+		status = gn_ucx_create(w, "net", 0, &f, err);
+	if (!status)
+		status = gn_ucx_tried_devices(f, m->ucx_devices, sizeof m->ucx_devices, err);
+	gn_ucx_destroy(f);
+	return status == GN_ERR_FAILED ? GN_OK : status;
 }
 
 static enum gn_status settle(const struct gn_world *w, const struct gn_exec_request *q, const struct gn_gathered *facts,
@@ -262,7 +262,6 @@ static enum gn_status settle(const struct gn_world *w, const struct gn_exec_requ
 			here[at++] = &((const struct facts *)facts->items[r])->local;
 	gn_exec_local_share(here, count, gn_world_local_rank(w), &m->cores, m->gpus, sizeof m->gpus);
 	free(here);
-	intersect_devices(w, facts, m);
 	snprintf(m->address, sizeof m->address, "%s", mine->address);
 	snprintf(m->ifname, sizeof m->ifname, "%s", mine->ifname);
 	m->place = (struct gn_exec_place){.rank = rank, .size = gn_world_size(w), .local_rank = gn_world_local_rank(w),
@@ -303,7 +302,10 @@ enum gn_status gn_exec_meet(struct gn_world *w, const struct gn_exec_request *q,
 	}
 	p->listener = -1;
 	status = gn_world_key(w, "gannet exec", p->token, sizeof p->token, err);
-	if (!status && gn_exec_local_read(q->program, &mine->local, &why))
+	if (sched_getaffinity(0, sizeof mine->local.cpus, &mine->local.cpus))
+		CPU_ZERO(&mine->local.cpus);
+	mine->has_devices = getenv("UCX_NET_DEVICES") && *getenv("UCX_NET_DEVICES");
+	if (!status && gn_program_check(q->program, &why))
 		snprintf(mine->problem, sizeof mine->problem, "%.500s", why.text);
 	if (!status && !mine->problem[0])
 		find_addresses(w, q, mine);
@@ -319,6 +321,8 @@ enum gn_status gn_exec_meet(struct gn_world *w, const struct gn_exec_request *q,
 	gn_world_set_progress(w, NULL, NULL);
 	if (!status)
 		status = settle(w, q, &facts, &attempts, out, err);
+	if (!status)
+		status = try_devices(w, &facts, out, err);
 	if (!status)
 		narrow(out);
 	stop_proving(p);

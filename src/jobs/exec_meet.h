@@ -1,5 +1,5 @@
 /* What the processes of a program have to agree on before it starts: where rank 0 is reached, by an address that was tried from every
- * node, and on a free port; an address and a port of each; network devices that all nodes have; which GPUs and processors are whose.
+ * node, and on a free port; an address and a port of each; network devices that connect all nodes; which GPUs and processors are whose.
  *
  * Collective. Whatever would give a wrong world is an error on all ranks, with the same text, which names the rank and its host: the
  * program is missing there, MASTER_ADDR leads elsewhere or does not resolve, MASTER_PORT is taken, ranks were given different ones.
@@ -28,7 +28,7 @@ struct gn_exec_meeting {
 	char **endpoints;
 };
 
-/* At most some seconds; the join limit of the world while other ranks are missing. *out is released by
+/* At most some seconds, and what gn_ucx_tried_devices() takes; the join limit of the world while other ranks are missing. *out is released by
  * gn_exec_meeting_release(). GN_ERR_USAGE: the world would be a wrong one; other codes: a rank was lost, no memory. */
 enum gn_status gn_exec_meet(struct gn_world *world, const struct gn_exec_request *request, struct gn_exec_meeting *out,
 			    struct gn_err *err);

@@ -41,6 +41,7 @@ launchers() {
 check "--per-node starts one launcher a node" launchers
 expect 0 "^export GLOO_SOCKET_IFNAME=eth0$" "the interface is that of the network between the nodes" \
 	srun -w n1,n2 -N2 "$gannet" exec --dry-run --as torch false
+expect 0 "^export UCX_NET_DEVICES=eth0$" "so is UCX's one device" srun -w n1,n2 -N2 "$gannet" exec --dry-run --as torch false
 both() { # at once, on the same nodes
 	local pids=() i
 	for i in 1 2 3; do

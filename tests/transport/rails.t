@@ -69,8 +69,15 @@ expect 1 "rank [23] on n2 failed: UCX_NET_DEVICES=one0 names no network device o
 expect 1 "rank [23] on n2 is not reached from n1 by UCX_NET_DEVICES=eth2 \(.*: name devices of one network that connects" \
 	"one that leads nowhere is named, with the hosts" only eth2
 expect 1 "rank [23] on n2 is not reached from n1 by UCX_NET_DEVICES=lo " "so is loopback" only lo
+# shellcheck disable=SC2016
+given() { # DEVICES COMMAND...
+	[[ $(step "${@:2}" "$gannet" exec --as mpi sh -c 'echo "has $UCX_NET_DEVICES"' 2>/dev/null | grep '^has' | sort -u) == "has $1" ]]
+}
+check "gannet exec gives programs the devices that a message has passed, and no other" given eth0,eth1 env -u UCX_NET_DEVICES
+check "and none where UCX cannot be opened" given "" env -u UCX_NET_DEVICES UCX_TLS=rc
 for node in n1 n2; do ip -n "gn$id-$node" link del eth2; done
 ip -n "gn$id-n1" link del one0
+check "one that is set stays" given eth0 env UCX_NET_DEVICES=eth0
 limited() { GANNET_RAILS=1 bench limited allreduce --min-bytes 1M --max-bytes 1M && [[ $(value limited rails) == 1 ]] && ((two < 100000)); }
 check "GANNET_RAILS limits them" limited
 expect 2 "GANNET_RAILS='many' is not a number" "GANNET_RAILS that is no number" env GANNET_RAILS=many \

@@ -137,12 +137,12 @@ enum gn_status gn_ucx_create(struct gn_world *world, const char *transport, int 
 		status = need_device(f, transport, err);
 	if (!status)
 		status = gn_rails_agree(world, gn_ucx_tls_rail_kinds(tls), rails, &agreed, err);
-	if (!status)
+	if (!status) {
 		status = open_rails(f, tls, &agreed, err);
-	if (!status)
-		status = join_events(f, err);
-	if (!status)
-		status = gn_ucx_exchange_addresses(f, err);
+		if (!status)
+			status = join_events(f, err);
+		status = gn_ucx_exchange_addresses(f, status, err);
+	}
 	if (!status && f->rail_count > 1)
 		status = gn_ucx_probe(f, err);
 	if (status) {

@@ -133,6 +133,9 @@ void gn_ucx_lanes(const struct gn_ucx *f, int rank, struct gn_strbuf *out);
  * but tcp. Unknown lanes match. */
 int gn_ucx_lanes_match(const char *lanes, const char *transport);
 int gn_ucx_rails(const struct gn_ucx *f);
+/* Collective: "eth0,eth1", the devices of the rails that a probe has passed between all nodes, also of a single one, which creation does
+ * not probe; "" where UCX selected the devices. Blocks as creation does. */
+enum gn_status gn_ucx_tried_devices(struct gn_ucx *f, char *out, size_t size_bytes, struct gn_err *err);
 /* Appends which rails are excluded between which hosts, for a warning; nothing when all are used. */
 void gn_ucx_describe_excluded(const struct gn_ucx *f, struct gn_strbuf *out);
 /* UCX's name of the rail's device ("eth0", "mlx5_0:1"); "" when UCX selected the devices. Borrowed. */

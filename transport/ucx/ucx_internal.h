@@ -101,8 +101,9 @@ void gn_ucx_rail_close(struct gn_ucx_rail *r, int keep_worker);
 enum gn_status gn_ucx_rail_connect(struct gn_ucx_rail *r, int rank, struct gn_err *err);
 /* Force-closes the endpoint to a rank of another node; messages in flight on it are lost. Does not block. */
 void gn_ucx_rail_drop(struct gn_ucx_rail *r, int rank);
-/* Collective: exchanges the worker addresses of all rails and stores them in the endpoints. */
-enum gn_status gn_ucx_exchange_addresses(struct gn_ucx *f, struct gn_err *err);
+/* Collective: exchanges the worker addresses of all rails and stores them in the endpoints. opened: whether this rank's rails are open,
+ * else with the error's text in err. GN_ERR_FAILED on all ranks, with the text of the first whose are not. */
+enum gn_status gn_ucx_exchange_addresses(struct gn_ucx *f, enum gn_status opened, struct gn_err *err);
 
 /* --- ucx_lanes.c --- */
 

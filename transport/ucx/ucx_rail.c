@@ -135,10 +135,11 @@ void gn_ucx_rail_close(struct gn_ucx_rail *r, int keep_worker)
 	free(r->endpoints);
 }
 
-/* --- address exchange. A record is the rank's share of rails (8 bytes), with a bit that says that it encrypts, its salt (32 bytes) and,
- * for each rail, the length of its worker address (8 bytes) and the address, zero-padded to a multiple of 8 bytes. --- */
+/* --- address exchange. A record is the rank's share of rails (8 bytes), with bits that say that it encrypts or has failed, its salt
+ * (32 bytes) and the error's text, or for each rail the length of its worker address (8 bytes) and the address, zero-padded to a
+ * multiple of 8 bytes. --- */
 
-static const uint64_t ENCRYPTS = (uint64_t)1 << 63;
+static const uint64_t ENCRYPTS = (uint64_t)1 << 63, FAILED = (uint64_t)1 << 62;
 
 const char *gn_ucx_salt_of(const struct gn_ucx *f, int rank)
 {
@@ -179,6 +180,8 @@ static enum gn_status parse_addresses(struct gn_ucx *f, size_t rank, struct gn_e
 		from += sizeof share + GN_UCX_SALT_BYTES;
 		len -= sizeof share + GN_UCX_SALT_BYTES;
 	}
+	if (share & FAILED)
+		return gn_err_set(err, GN_ERR_FAILED, "rank %zu on %s: %.*s", rank, gn_world_host_of(f->world, (int)rank), (int)len, from);
 	if (!(share & ENCRYPTS) != !f->cipher)
 		return gn_err_set(err, GN_ERR_USAGE, "rank %zu on %s has %s--encrypt-network or GN_ENCRYPT_NETWORK, rank %d has %s: give all ranks the "
 				  "same", rank, gn_world_host_of(f->world, (int)rank), f->cipher ? "no " : "", gn_world_rank(f->world),
@@ -201,7 +204,7 @@ static enum gn_status parse_addresses(struct gn_ucx *f, size_t rank, struct gn_e
 	return GN_OK;
 }
 
-enum gn_status gn_ucx_exchange_addresses(struct gn_ucx *f, struct gn_err *err)
+enum gn_status gn_ucx_exchange_addresses(struct gn_ucx *f, enum gn_status opened, struct gn_err *err)
 {
 	uint64_t share = 0;
 	enum gn_status status = GN_OK;
@@ -214,12 +217,13 @@ enum gn_status gn_ucx_exchange_addresses(struct gn_ucx *f, struct gn_err *err)
 	if (f->rail_count > 1)
 		share = (uint64_t)gn_ucx_nearest_rail(f) + GN_RAILS_MAX * (uint64_t)gn_ucx_extra_rails(f);
 	status = gn_ucx_cipher_create(f, salt, err);
-	if (f->cipher)
-		share |= ENCRYPTS;
+	share |= (f->cipher ? ENCRYPTS : 0) | (opened ? FAILED : 0);
 	gn_strbuf_init(&mine);
 	gn_strbuf_append(&mine, (const char *)&share, sizeof share);
 	gn_strbuf_append(&mine, (const char *)salt, sizeof salt);
-	for (int i = 0; !status && i < f->rail_count; i++)
+	if (opened)
+		gn_strbuf_puts(&mine, err->text);
+	for (int i = 0; !status && !opened && i < f->rail_count; i++)
 		status = append_address(&f->rails[i], &mine, err);
 	if (!status)
 		status = gn_world_exchange(f->world, gn_strbuf_text(&mine), mine.len, &f->addresses, err);

@@ -3,6 +3,7 @@
 #include "src/base/clock.h"
 
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -233,6 +234,23 @@ enum gn_status gn_ucx_probe(struct gn_ucx *f, struct gn_err *err)
 	if (!status && first)
 		drop_probes(f, next);
 	f->probing = 0;
+	return status;
+}
+
+enum gn_status gn_ucx_tried_devices(struct gn_ucx *f, char *out, size_t size_bytes, struct gn_err *err)
+{
+	enum gn_status status = f->rail_count == 1 && *f->rails[0].device ? gn_ucx_probe(f, err) : GN_OK;
+	size_t len = 0;
+
+	*out = 0;
+	for (int i = 0; !status && i < f->rail_count && len < size_bytes; i++) {
+		int connects = *f->rails[i].device != 0;
+
+		for (int n = 0; f->groups && n < gn_world_nodes(f->world); n++)
+			connects &= f->groups[n * f->rail_count + i] == f->groups[i];
+		if (connects)
+			len += (size_t)snprintf(out + len, size_bytes - len, "%s%s", len ? "," : "", f->rails[i].device);
+	}
 	return status;
 }
 
