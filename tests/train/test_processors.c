@@ -134,7 +134,7 @@ static void test_contention(void **state)
 	/* others of this machine may keep it from resting otherwise */
 	if (!sched_setscheduler(0, SCHED_FIFO, &first))
 		while (threads_here() > before) {
-			usleep(10000);
+			usleep(110000);
 			gn_contention_look();
 		}
 	alarm(0);

@@ -15,7 +15,7 @@
 #define LOOK_NS 100000000u
 /* Of the time since the last look. */
 #define CONTENDED(waited, wall) ((waited) > (wall) / 8)
-#define CALM(waited, wall) ((waited) < (wall) / 50)
+#define CALM(waited, wall) ((waited) < (wall) / 25)
 #define CALM_LOOKS 50
 #define WARN_NS 3000000000u
 
