@@ -105,6 +105,10 @@ if ((UID)) || ! unshare --mount true 2>/dev/null; then
 	skip "/dev/shm that cannot be used" "it takes root and namespaces"
 else
 	expect 1 "UCX needs 4.4 MB of /dev/shm for each rank, and [0-9.]* of its 1.0 MB are free" "/dev/shm that is full" mounted size=1m "${bench[@]}"
+	# shellcheck disable=SC2016
+	expect 1 "rank 1 on [^:]*: UCX needs 4.4 MB of /dev/shm for each rank" "of one rank alone" timeout -k 5 300 "$gannet" launch -n 3 -- sh -c '
+		[ "$PMIX_RANK" != 1 ] || exec unshare --mount sh -c '"'mount -t tmpfs -o size=1m none /dev/shm && exec \"\$@\"'"' x "$@"
+		exec "$@"' x "${bench[@]}"
 	expect 1 "/dev/shm cannot be written: Read-only file system; .*mode=1777" "/dev/shm that is read-only" mounted ro "${bench[@]}"
 	expect 1 "/dev/shm cannot be written: Permission denied; .*mode=1777" "/dev/shm of another user" mounted mode=755 \
 		setpriv --reuid 54321 --regid 54321 --clear-groups "$scratch/gannet" "${bench[@]:1}"

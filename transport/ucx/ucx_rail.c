@@ -168,23 +168,30 @@ static enum gn_status append_address(const struct gn_ucx_rail *r, struct gn_strb
 	return gn_strbuf_failed(out) ? gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a UCX worker address") : GN_OK;
 }
 
-static enum gn_status parse_addresses(struct gn_ucx *f, size_t rank, struct gn_err *err)
+/* opened: whether this rank has rails to store them in; else only a failure is looked for. */
+static enum gn_status parse_addresses(struct gn_ucx *f, size_t rank, enum gn_status opened, struct gn_err *err)
 {
 	const char *from = f->addresses.items[rank];
 	size_t len = f->addresses.lens[rank];
 	uint64_t each, share = 0;
-	int i = 0;
+	int i = 0, here = gn_world_rank(f->world);
 
 	if (len >= sizeof share + GN_UCX_SALT_BYTES) {
 		memcpy(&share, from, sizeof share);
 		from += sizeof share + GN_UCX_SALT_BYTES;
 		len -= sizeof share + GN_UCX_SALT_BYTES;
 	}
-	if (share & FAILED)
-		return gn_err_set(err, GN_ERR_FAILED, "rank %zu on %s: %.*s", rank, gn_world_host_of(f->world, (int)rank), (int)len, from);
+	if (share & FAILED) {
+		gn_err_set(err, GN_ERR_FAILED, "rank %zu on %s: %.*s", rank, gn_world_host_of(f->world, (int)rank), (int)len, from);
+		if (err)
+			err->told = here && (size_t)here != rank;
+		return GN_ERR_FAILED;
+	}
+	if (opened)
+		return GN_OK;
 	if (!(share & ENCRYPTS) != !f->cipher)
 		return gn_err_set(err, GN_ERR_USAGE, "rank %zu on %s has %s--encrypt-network or GN_ENCRYPT_NETWORK, rank %d has %s: give all ranks the "
-				  "same", rank, gn_world_host_of(f->world, (int)rank), f->cipher ? "no " : "", gn_world_rank(f->world),
+				  "same", rank, gn_world_host_of(f->world, (int)rank), f->cipher ? "no " : "", here,
 				  f->cipher ? "one" : "none");
 	share &= ~ENCRYPTS;
 	f->shares[rank] = (struct gn_ucx_rail_share){(uint8_t)(share % GN_RAILS_MAX),
@@ -222,13 +229,13 @@ enum gn_status gn_ucx_exchange_addresses(struct gn_ucx *f, enum gn_status opened
 	gn_strbuf_append(&mine, (const char *)&share, sizeof share);
 	gn_strbuf_append(&mine, (const char *)salt, sizeof salt);
 	if (opened)
-		gn_strbuf_puts(&mine, err->text);
+		gn_strbuf_puts(&mine, err ? err->text : gn_status_text(opened));
 	for (int i = 0; !status && !opened && i < f->rail_count; i++)
 		status = append_address(&f->rails[i], &mine, err);
 	if (!status)
 		status = gn_world_exchange(f->world, gn_strbuf_text(&mine), mine.len, &f->addresses, err);
 	for (size_t r = 0; !status && r < f->addresses.size; r++)
-		status = parse_addresses(f, r, err);
+		status = parse_addresses(f, r, opened, err);
 	gn_strbuf_release(&mine);
 	return status;
 }
