@@ -69,6 +69,13 @@ expect 1 "rank [23] on n2 failed: UCX_NET_DEVICES=one0 names no network device o
 expect 1 "rank [23] on n2 is not reached from n1 by UCX_NET_DEVICES=eth2 \(.*: name devices of one network that connects" \
 	"one that leads nowhere is named, with the hosts" only eth2
 expect 1 "rank [23] on n2 is not reached from n1 by UCX_NET_DEVICES=lo " "so is loopback" only lo
+# With several rails the first that cannot be opened leaves the others closed.
+# shellcheck disable=SC2016
+closed() {
+	step sh -c '[ "$PMIX_RANK" != 1 ] || exec unshare --mount sh -c "mount -t tmpfs -o size=1m none /dev/shm && exec \"\$@\"" x "$@"; exec "$@"' x \
+		"$gannet" bench allreduce --max-bytes 1K --iters 2
+}
+expect 1 "rank 1 on n[12]: UCX needs 4.4 MB of /dev/shm for each rank" "a rank whose rails cannot be opened says so" closed
 # shellcheck disable=SC2016
 given() { # DEVICES COMMAND...
 	[[ $(step "${@:2}" "$gannet" exec --as mpi sh -c 'echo "has $UCX_NET_DEVICES"' 2>/dev/null | grep '^has' | sort -u) == "has $1" ]]
