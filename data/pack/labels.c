@@ -2,6 +2,7 @@
 
 #include "data/shard/names.h"
 #include "data/shard/shard.h"
+#include "src/base/alloc.h"
 #include "src/base/file.h"
 
 #include <stdlib.h>
@@ -12,7 +13,7 @@
 struct gn_labels {
 	struct gn_names *images, *classes;
 	uint32_t *class_ids; /* by image */
-	uint32_t capacity;
+	size_t capacity;
 	uint32_t first_line;
 };
 
@@ -60,15 +61,8 @@ static enum gn_status add(struct gn_labels *l, const char *image, const char *cl
 	if (gn_names_find(l->images, image, &id))
 		return gn_err_set(err, GN_ERR_DATA, "%s, line %u repeats image '%s' (first in line %u)", path, line,
 				  image, gn_labels_line(l, id));
-	if (gn_names_count(l->images) == l->capacity) {
-		uint32_t capacity = l->capacity ? l->capacity * 2 : 1024;
-		uint32_t *class_ids = realloc(l->class_ids, capacity * sizeof *class_ids);
-
-		if (!class_ids)
-			return gn_err_set(err, GN_ERR_NO_MEMORY, "%s: no memory for line %u", path, line);
-		l->class_ids = class_ids;
-		l->capacity = capacity;
-	}
+	if (gn_array_grow(&l->class_ids, &l->capacity, gn_names_count(l->images), sizeof *l->class_ids))
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "%s: no memory for line %u", path, line);
 	status = gn_names_add(l->images, image, &id, err);
 	if (!status)
 		status = gn_names_add(l->classes, class_name, &l->class_ids[id], err);

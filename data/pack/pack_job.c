@@ -5,6 +5,7 @@
 #include "data/pack/pack_journal.h"
 #include "data/pack/synthetic.h"
 #include "data/sample/image.h"
+#include "src/base/alloc.h"
 #include "src/base/crc32c.h"
 #include "src/base/file.h"
 
@@ -107,20 +108,10 @@ enum gn_status gn_pack_append_item(struct gn_pack_collector *c, const struct gn_
 	enum gn_status status = GN_OK;
 
 	pthread_mutex_lock(&c->lock);
-	if (set->count == set->capacity) {
-		uint64_t capacity = set->capacity ? set->capacity * 2 : 4096;
-		struct gn_pack_item *items = realloc(set->items, capacity * sizeof *items);
-
-		if (items) {
-			set->items = items;
-			set->capacity = capacity;
-		}
-	}
 	if (set->count == INT32_MAX)
 		status = gn_err_set(err, GN_ERR_DATA, "more than %d images", INT32_MAX);
-	else if (set->count == set->capacity)
-		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for another image besides %llu",
-				    (unsigned long long)set->count);
+	else if (gn_array_grow(&set->items, &set->capacity, set->count, sizeof *set->items))
+		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for another image besides %zu", set->count);
 	else
 		set->items[set->count++] = *item;
 	pthread_mutex_unlock(&c->lock);

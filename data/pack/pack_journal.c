@@ -3,6 +3,7 @@
 #include "data/pack/pack_parts_internal.h"
 #include "data/sample/image.h"
 #include "data/shard/shard.h"
+#include "src/base/alloc.h"
 #include "src/base/crc32c.h"
 #include "src/base/file.h"
 #include "src/base/sha256.h"
@@ -51,7 +52,7 @@ struct gn_pack_journal {
 	/* of an earlier pack; read-only once open, except for the order, which is set before shards are looked up */
 	struct gn_names *keys; /* "SOURCE/NAME" */
 	struct gn_pack_done *images; /* indexed by the number of the key */
-	uint32_t image_capacity;
+	size_t image_capacity;
 	char order[GN_SHA256_HEX];
 	struct known_shard *shards;
 	size_t shard_count;
@@ -152,15 +153,8 @@ static enum gn_status take_image(struct gn_pack_journal *j, const struct record 
 	status = gn_names_add(j->keys, key, &id, err);
 	if (status)
 		return status;
-	if (id >= j->image_capacity) {
-		uint32_t capacity = j->image_capacity ? j->image_capacity * 2 : 4096;
-		struct gn_pack_done *images = realloc(j->images, capacity * sizeof *images);
-
-		if (!images)
-			return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to read %s", j->path);
-		j->images = images;
-		j->image_capacity = capacity;
-	}
+	if (gn_array_grow(&j->images, &j->image_capacity, id, sizeof *j->images))
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to read %s", j->path);
 	j->images[id] = (struct gn_pack_done){
 		.in_crc32c = r->in_crc32c, .in_bytes = r->in_bytes, .spool_offset = r->spool_offset,
 		.length_bytes = r->length_bytes, .crc32c = r->out_crc32c, .width = r->width, .height = r->height,

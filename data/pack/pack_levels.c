@@ -4,6 +4,7 @@
 #include "data/pack/pack_parts_internal.h"
 
 #include "data/shard/shard.h"
+#include "src/base/alloc.h"
 #include "src/base/text.h"
 
 #include <stdio.h>
@@ -37,7 +38,7 @@ struct gn_pack_levels {
 	struct gn_names *texts;	  /* folder names of the first and second level, as class names */
 	struct gn_names *keys;	  /* of folders: "SOURCE FIRST SECOND" */
 	struct folder *folders;	  /* indexed by the number of the key */
-	uint32_t capacity;	  /* of folders */
+	size_t capacity;	  /* of folders */
 	struct source_use *uses;  /* by source */
 };
 
@@ -91,15 +92,8 @@ static enum gn_status add_folder(struct gn_pack_levels *l, const struct folder *
 
 	snprintf(key, sizeof key, "%u %u %u", folder->source, folder->first, folder->second);
 	if (!gn_names_find(l->keys, key, id)) {
-		if (gn_names_count(l->keys) == l->capacity) {
-			uint32_t capacity = l->capacity ? l->capacity * 2 : 1024;
-			struct folder *folders = realloc(l->folders, capacity * sizeof *folders);
-
-			if (!folders)
-				return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for another folder");
-			l->folders = folders;
-			l->capacity = capacity;
-		}
+		if (gn_array_grow(&l->folders, &l->capacity, gn_names_count(l->keys), sizeof *l->folders))
+			return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for another folder");
 		status = gn_names_add(l->keys, key, id, err);
 		if (status)
 			return status;

@@ -50,7 +50,7 @@ struct gn_pack_journal;
 
 struct gn_pack_set {
 	struct gn_pack_item *items;
-	uint64_t count, capacity;
+	size_t count, capacity;
 	uint64_t bad, converted, warned, passed, rotated;
 	uint64_t data_bytes;
 	struct gn_names *classes;      /* in the order found, or of the class file */

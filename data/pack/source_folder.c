@@ -3,6 +3,7 @@
 #include "data/pack/source.h"
 
 #include "data/shard/shard.h"
+#include "src/base/alloc.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -61,15 +62,8 @@ static int by_bytes(const struct dirent **a, const struct dirent **b)
 
 static enum gn_status add(struct listing *l, const char *name, const char *problem, int empty_folder, struct gn_err *err)
 {
-	if (l->count == l->capacity) {
-		size_t capacity = l->capacity ? l->capacity * 2 : 256;
-		struct entry *entries = realloc(l->entries, capacity * sizeof *entries);
-
-		if (!entries)
-			return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to list %s", l->w->root);
-		l->entries = entries;
-		l->capacity = capacity;
-	}
+	if (gn_array_grow(&l->entries, &l->capacity, l->count, sizeof *l->entries))
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to list %s", l->w->root);
 	l->entries[l->count] = (struct entry){strdup(name), problem, empty_folder};
 	if (!l->entries[l->count].name)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to list %s", l->w->root);

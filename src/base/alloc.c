@@ -78,3 +78,19 @@ int gn_size_mul(size_t count, size_t size, size_t *out)
 {
 	return __builtin_mul_overflow(count, size, out) ? -1 : 0;
 }
+
+int gn_array_grow(void *array, size_t *room, size_t count, size_t element_bytes)
+{
+	size_t wanted = *room ? 2 * *room : 64;
+	void *items;
+
+	if (count < *room)
+		return 0;
+	memcpy(&items, array, sizeof items);
+	items = realloc(items, wanted * element_bytes);
+	if (!items)
+		return -1;
+	memcpy(array, &items, sizeof items);
+	*room = wanted;
+	return 0;
+}

@@ -1,4 +1,4 @@
-/* Aligned and zeroed memory: gn_alloc_aligned() for single buffers, gn_pages_map() for those of gigabytes.
+/* Aligned and zeroed memory: gn_alloc_aligned() for single buffers, gn_pages_map() for those of gigabytes. Arrays that grow.
  *
  * Thread safety: any thread.
  */
@@ -19,6 +19,9 @@ void *gn_pages_map(size_t size_bytes);
 void gn_pages_unmap(void *memory, size_t size_bytes);
 /* Sets *out = count * size. Returns 0, or -1 when the product overflows size_t. */
 int gn_size_mul(size_t count, size_t size, size_t *out);
+/* Makes room for another element in an array that has count, and *room of them allocated: it doubles, and may move. array is the address of
+ * the pointer to it, which the caller releases with free(). Returns 0, or -1, with nothing changed, when out of memory. */
+int gn_array_grow(void *array, size_t *room, size_t count, size_t element_bytes);
 /* The next multiple of unit from value on, such as a size that keeps what follows it aligned. */
 static inline size_t gn_round_up(size_t value, size_t unit)
 {

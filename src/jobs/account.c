@@ -1,5 +1,6 @@
 #include "src/jobs/account.h"
 
+#include "src/base/alloc.h"
 #include "src/train/metrics/log_event.h"
 
 #include <errno.h>
@@ -145,19 +146,6 @@ static void note_ranks(struct gn_account *a, const json_t *line)
 	gn_event_text(ranks, "slowest_host", a->slowest_host, sizeof a->slowest_host);
 }
 
-/* Makes room for an interval. */
-static int reserve(struct reader *r)
-{
-	size_t room = r->room ? 2 * r->room : 256;
-	struct interval *grown = r->count == r->room ? realloc(r->intervals, room * sizeof *grown) : r->intervals;
-
-	if (!grown)
-		return -1;
-	r->room = r->count == r->room ? room : r->room;
-	r->intervals = grown;
-	return 0;
-}
-
 static int add_step(struct reader *r, const json_t *line, double now)
 {
 	static const char *const parts[] = {"data", "forward", "backward", "communication_exposed", "optimizer"};
@@ -173,7 +161,7 @@ static int add_step(struct reader *r, const json_t *line, double now)
 	i.seconds = steps * a->step_ms / 1e3;
 	i.data_s = steps * a->part_ms[0] / 1e3;
 	i.communication_s = steps * a->part_ms[3] / 1e3;
-	if (reserve(r))
+	if (gn_array_grow(&r->intervals, &r->room, r->count, sizeof *r->intervals))
 		return -1;
 	r->intervals[r->count++] = i;
 	if (!r->stepped && now - r->start_time > i.seconds)
@@ -213,7 +201,7 @@ static int add_recovery(struct reader *r, const json_t *line)
 		a->lost_s += unlogged_s;
 		return 0;
 	}
-	if (reserve(r))
+	if (gn_array_grow(&r->intervals, &r->room, r->count, sizeof *r->intervals))
 		return -1;
 	r->intervals[r->count++] = (struct interval){w.step > unlogged ? w.step - unlogged : 0, w.step, unlogged_s, 0, 0};
 	return 0;

@@ -1,5 +1,7 @@
 #include "transport/schedule/chunk_history.h"
 
+#include "src/base/alloc.h"
+
 #include <stdlib.h>
 
 #define WORD 64u
@@ -86,15 +88,8 @@ static void start_run(struct gn_chunk_history *t, uint32_t chunk)
 
 static int add_reader(struct gn_chunk_history *t, uint32_t run, uint32_t step)
 {
-	if (t->pool_count == t->pool_room) {
-		size_t wanted = t->pool_room ? t->pool_room * 2 : 64;
-		struct reader *moved = realloc(t->pool, wanted * sizeof *moved);
-
-		if (!moved)
-			return -1;
-		t->pool = moved;
-		t->pool_room = wanted;
-	}
+	if (gn_array_grow(&t->pool, &t->pool_room, t->pool_count, sizeof *t->pool))
+		return -1;
 	t->pool[t->pool_count++] = (struct reader){step, t->readers[run]};
 	t->readers[run] = (uint32_t)t->pool_count;
 	return 0;

@@ -1,5 +1,6 @@
 #include "transport/schedule/schedule.h"
 
+#include "src/base/alloc.h"
 #include "transport/schedule/chunk_history.h"
 
 #include <stdlib.h>
@@ -45,52 +46,31 @@ void gn_schedule_destroy(struct gn_schedule *s)
 	free(s);
 }
 
-/* Makes room for one more item; the array may move. Returns 0, or -1 when memory is exhausted. */
-static int grow(void **items, size_t item_size, size_t count, size_t *room)
-{
-	size_t wanted = *room ? *room * 2 : 64;
-	void *moved;
-
-	if (count < *room)
-		return 0;
-	moved = realloc(*items, wanted * item_size);
-	if (!moved)
-		return -1;
-	*items = moved;
-	*room = wanted;
-	return 0;
-}
-
 /* Called by gn_chunk_history_add() for the step that is being appended, which is stored at step_count already. */
 static void add_dependency(void *context, uint32_t on)
 {
 	struct gn_schedule *s = context;
 	struct gn_step *step = &s->steps[s->step_count];
 	uint32_t recent = step->dependency_count < LOOK_BACK ? step->dependency_count : LOOK_BACK;
-	void *items = s->dependencies;
 
 	for (uint32_t i = 1; i <= recent; i++)
 		if (s->dependencies[s->dependency_count - i] == on)
 			return;
-	if (grow(&items, sizeof *s->dependencies, s->dependency_count, &s->dependency_room)) {
+	if (gn_array_grow(&s->dependencies, &s->dependency_room, s->dependency_count, sizeof *s->dependencies)) {
 		s->failed = 1;
 		return;
 	}
-	s->dependencies = items;
 	s->dependencies[s->dependency_count++] = on;
 	step->dependency_count++;
 }
 
 void gn_schedule_add(struct gn_schedule *s, struct gn_step step)
 {
-	void *items = s->steps;
-
 	if (s->failed || !s->history || !step.chunk_count || step.chunk >= s->chunks ||
-	    step.chunk_count > s->chunks - step.chunk || grow(&items, sizeof *s->steps, s->step_count, &s->step_room)) {
+	    step.chunk_count > s->chunks - step.chunk || gn_array_grow(&s->steps, &s->step_room, s->step_count, sizeof *s->steps)) {
 		s->failed = 1;
 		return;
 	}
-	s->steps = items;
 	step.first_dependency = (uint32_t)s->dependency_count;
 	step.dependency_count = 0;
 	s->steps[s->step_count] = step;

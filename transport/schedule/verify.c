@@ -1,5 +1,6 @@
 #include "transport/schedule/verify.h"
 
+#include "src/base/alloc.h"
 #include "transport/schedule/verify_internal.h"
 
 #include <stdlib.h>
@@ -170,15 +171,8 @@ static enum gn_status check_order(struct races *x, uint32_t later, uint32_t earl
 
 static enum gn_status add_reader(struct races *x, uint32_t chunk, uint32_t step, struct gn_err *err)
 {
-	if (x->pool_count == x->pool_room) {
-		size_t wanted = x->pool_room ? 2 * x->pool_room : 256;
-		struct reader *moved = realloc(x->pool, wanted * sizeof *moved);
-
-		if (!moved)
-			return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to look for races");
-		x->pool = moved;
-		x->pool_room = wanted;
-	}
+	if (gn_array_grow(&x->pool, &x->pool_room, x->pool_count, sizeof *x->pool))
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to look for races");
 	x->pool[x->pool_count] = (struct reader){step, x->readers[chunk]};
 	x->readers[chunk] = (uint32_t)x->pool_count++;
 	return GN_OK;

@@ -1,5 +1,7 @@
 #include "transport/sim/sim_events.h"
 
+#include "src/base/alloc.h"
+
 #include <stdlib.h>
 
 static int before(const struct gn_sim_event *a, const struct gn_sim_event *b)
@@ -9,30 +11,15 @@ static int before(const struct gn_sim_event *a, const struct gn_sim_event *b)
 	return a->kind < b->kind || (a->kind == b->kind && a->what < b->what);
 }
 
-static int make_room(struct gn_sim_events *e)
-{
-	size_t wanted = e->room ? 2 * e->room : 1024;
-	struct gn_sim_event *moved;
-
-	if (e->count < e->room)
-		return 1;
-	moved = realloc(e->heap, wanted * sizeof *moved);
-	if (!moved) {
-		e->status = GN_ERR_NO_MEMORY;
-		return 0;
-	}
-	e->heap = moved;
-	e->room = wanted;
-	return 1;
-}
-
 void gn_sim_events_push(struct gn_sim_events *e, double at, enum gn_sim_kind kind, uint32_t what)
 {
 	struct gn_sim_event new = {at, what, kind};
 	size_t i;
 
-	if (!make_room(e))
+	if (gn_array_grow(&e->heap, &e->room, e->count, sizeof *e->heap)) {
+		e->status = GN_ERR_NO_MEMORY;
 		return;
+	}
 	for (i = e->count++; i && before(&new, &e->heap[(i - 1) / 2]); i = (i - 1) / 2)
 		e->heap[i] = e->heap[(i - 1) / 2];
 	e->heap[i] = new;

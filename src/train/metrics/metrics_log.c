@@ -1,5 +1,6 @@
 #include "src/train/metrics/metrics_log.h"
 
+#include "src/base/alloc.h"
 #include "src/base/file.h"
 #include "src/base/trust.h"
 
@@ -221,15 +222,8 @@ struct scores {
 /* A line that finds no memory is left out. */
 static void add_score(struct scores *s, json_int_t step, double top1)
 {
-	if (s->count == s->room) {
-		size_t room = s->room ? 2 * s->room : 64;
-		void *grown = realloc(s->all, room * sizeof *s->all);
-
-		if (!grown)
-			return;
-		s->all = grown;
-		s->room = room;
-	}
+	if (gn_array_grow(&s->all, &s->room, s->count, sizeof *s->all))
+		return;
 	s->all[s->count].step = step;
 	s->all[s->count++].top1 = top1;
 }

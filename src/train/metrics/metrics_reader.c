@@ -1,5 +1,6 @@
 #include "src/train/metrics/metrics_reader.h"
 
+#include "src/base/alloc.h"
 #include "src/train/metrics/log_event.h"
 
 #include <errno.h>
@@ -13,21 +14,6 @@ enum { RANKS_MAX = 1 << 20 };
 static double number(const json_t *object, const char *key)
 {
 	return json_number_value(json_object_get(object, key));
-}
-
-/* Space for one more element; NULL when out of memory. */
-static void *append(void **array, size_t *count, size_t *room, size_t size)
-{
-	if (*count == *room) {
-		size_t more = *room ? 2 * *room : 64;
-		void *grown = realloc(*array, more * size);
-
-		if (!grown)
-			return NULL;
-		*array = grown;
-		*room = more;
-	}
-	return (char *)*array + (*count)++ * size;
 }
 
 static double item(const json_t *object, const char *key, size_t index)
@@ -77,13 +63,9 @@ static int add_ranks(struct gn_curve *c, struct gn_curve_step *p, const json_t *
 	p->each = c->each_count;
 	p->each_count = count;
 	for (size_t i = 0; i < count; i++) {
-		void *array = c->each;
-		float *value = append(&array, &c->each_count, &c->each_room, sizeof *value);
-
-		c->each = array;
-		if (!value)
+		if (gn_array_grow(&c->each, &c->each_room, c->each_count, sizeof *c->each))
 			return -1;
-		*value = (float)json_number_value(json_array_get(each, i));
+		c->each[c->each_count++] = (float)json_number_value(json_array_get(each, i));
 	}
 	return add_host(c, p->slowest, json_string_value(json_object_get(ranks, "slowest_host")));
 }
@@ -104,14 +86,12 @@ static int add_step(struct gn_curve *c, const json_t *line)
 	const json_t *times = json_object_get(line, "time_ms"), *efficiency = json_object_get(line, "efficiency");
 	const json_t *staleness = json_object_get(line, "staleness");
 	double before = c->step_count ? fmax(c->steps[c->step_count - 1].step, c->begin_step) : c->begin_step;
-	void *array = c->steps;
 	struct gn_curve_step *p;
 
 	c->skipped += number(line, "skipped");
-	p = append(&array, &c->step_count, &c->step_room, sizeof *p);
-	c->steps = array;
-	if (!p)
+	if (gn_array_grow(&c->steps, &c->step_room, c->step_count, sizeof *p))
 		return -1;
+	p = &c->steps[c->step_count++];
 	*p = (struct gn_curve_step){
 		.time = time_of(line), .step = number(line, "step"), .epoch = number(line, "epoch"),
 		.loss = json_is_null(json_object_get(line, "loss")) ? NAN : number(line, "loss"),
@@ -132,14 +112,11 @@ static int add_step(struct gn_curve *c, const json_t *line)
 
 static int add_eval(struct gn_curve *c, const json_t *line)
 {
-	void *array = c->evals;
-	struct gn_curve_eval *p = append(&array, &c->eval_count, &c->eval_room, sizeof *p);
-
-	c->evals = array;
-	if (!p)
+	if (gn_array_grow(&c->evals, &c->eval_room, c->eval_count, sizeof *c->evals))
 		return -1;
-	*p = (struct gn_curve_eval){time_of(line), number(line, "step"), number(line, "epoch"), number(line, "top1"),
-				    number(line, "top5"), number(line, "loss"), gn_event_number(json_object_get(line, "ema"), "top1")};
+	c->evals[c->eval_count++] = (struct gn_curve_eval){
+		time_of(line), number(line, "step"), number(line, "epoch"), number(line, "top1"), number(line, "top5"), number(line, "loss"),
+		gn_event_number(json_object_get(line, "ema"), "top1")};
 	return 0;
 }
 
@@ -353,15 +330,13 @@ struct runs {
 static struct gn_curve *begin_run(struct runs *r, const char *path)
 {
 	struct gn_curve *c = r->count ? &r->items[r->count - 1] : NULL;
-	void *array = r->items;
 
 	if (c && !c->step_count) {
 		release(c);
 	} else {
-		c = append(&array, &r->count, &r->room, sizeof *c);
-		r->items = array;
-		if (!c)
+		if (gn_array_grow(&r->items, &r->room, r->count, sizeof *c))
 			return NULL;
+		c = &r->items[r->count++];
 		*c = (struct gn_curve){0};
 	}
 	snprintf(c->label, sizeof c->label, "%.90s", path);

@@ -38,31 +38,20 @@ static const struct family *find(const char *name)
 	return NULL;
 }
 
-static void *grow(struct gn_model *m, void *items, int count, int *room, size_t size)
+/* Returns 0, or -1 when this or something before has failed. */
+static int grow(struct gn_model *m, void *array, int count, size_t *room, size_t element_bytes)
 {
-	int wanted = *room ? 2 * *room : 64;
-	void *p;
-
-	if (count < *room || m->failed)
-		return items;
-	p = realloc(items, wanted * size);
-	if (!p) {
-		m->failed = 1;
-		return items;
-	}
-	*room = wanted;
-	return p;
+	m->failed |= !m->failed && gn_array_grow(array, room, (size_t)count, element_bytes);
+	return m->failed ? -1 : 0;
 }
 
 static int add_node(struct gn_model *m, const struct gn_shm *node, const char *name, struct gn_map map)
 {
-	int nodes_room = m->node_room, maps_room = m->node_room;
+	size_t maps_room = m->node_room;
 
-	m->nodes = grow(m, m->nodes, m->node_count, &nodes_room, sizeof *m->nodes);
-	m->maps = grow(m, m->maps, m->node_count, &maps_room, sizeof *m->maps);
-	if (m->failed)
+	if (grow(m, &m->maps, m->node_count, &maps_room, sizeof *m->maps) ||
+	    grow(m, &m->nodes, m->node_count, &m->node_room, sizeof *m->nodes))
 		return 0;
-	m->node_room = nodes_room;
 	m->nodes[m->node_count] = *node;
 	if ((size_t)snprintf(m->nodes[m->node_count].name, sizeof node->name, "%s", name) >= sizeof node->name)
 		m->failed = 1;
@@ -90,8 +79,7 @@ static struct gn_param describe(struct gn_model *m, int node, const char *suffix
 static void add_param(struct gn_model *m, int node, const char *suffix, enum gn_param_kind kind, int dims,
 		      const int64_t *shape)
 {
-	m->params = grow(m, m->params, m->param_count, &m->param_room, sizeof *m->params);
-	if (m->failed)
+	if (grow(m, &m->params, m->param_count, &m->param_room, sizeof *m->params))
 		return;
 	m->params[m->param_count] = describe(m, node, suffix, kind, dims, shape, m->param_elements);
 	m->param_elements += gn_round_up(m->params[m->param_count++].count, 16);
@@ -99,8 +87,7 @@ static void add_param(struct gn_model *m, int node, const char *suffix, enum gn_
 
 static void add_buffer(struct gn_model *m, int node, const char *suffix, enum gn_param_kind kind, int64_t count)
 {
-	m->buffers = grow(m, m->buffers, m->buffer_count, &m->buffer_room, sizeof *m->buffers);
-	if (m->failed)
+	if (grow(m, &m->buffers, m->buffer_count, &m->buffer_room, sizeof *m->buffers))
 		return;
 	m->buffers[m->buffer_count] = describe(m, node, suffix, kind, 1, &count, m->buffer_elements);
 	m->buffer_elements += gn_round_up(m->buffers[m->buffer_count++].count, 16);

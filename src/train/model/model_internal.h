@@ -13,7 +13,7 @@ struct gn_model {
 	int classes, channels, side;
 	int failed;
 	int node_count, param_count, buffer_count;
-	int node_room, param_room, buffer_room;
+	size_t node_room, param_room, buffer_room;
 	struct gn_shm *nodes;
 	struct gn_map {
 		int c, h, w;

@@ -1,6 +1,8 @@
 /* Nodes, attributes and tensors as messages of onnx.proto (Apache-2.0, github.com/onnx/onnx, onnx/onnx.proto): field numbers are from there. */
 #include "src/train/model/onnx_internal.h"
 
+#include "src/base/alloc.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,16 +95,9 @@ static struct gn_onnx_tensor *new_tensor(struct gn_onnx *g, const char *name, in
 {
 	struct gn_onnx_tensor *t;
 
-	if (g->tensor_count == g->tensor_room) {
-		size_t room = g->tensor_room ? 2 * g->tensor_room : 64;
-
-		t = realloc(g->tensors, room * sizeof *t);
-		if (!t) {
-			g->failed = 1;
-			return NULL;
-		}
-		g->tensors = t;
-		g->tensor_room = room;
+	if (gn_array_grow(&g->tensors, &g->tensor_room, g->tensor_count, sizeof *t)) {
+		g->failed = 1;
+		return NULL;
 	}
 	t = &g->tensors[g->tensor_count++];
 	*t = (struct gn_onnx_tensor){.dims = dims, .count = 1};

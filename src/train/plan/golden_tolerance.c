@@ -1,5 +1,7 @@
 #include "src/train/plan/golden_tolerance.h"
 
+#include "src/base/alloc.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,15 +24,8 @@ static int make_room(struct gn_tolerance *l, size_t numbers)
 {
 	double **all[] = {&l->theirs, &l->mine, &l->again};
 
-	if (l->entry_count == l->entry_room) {
-		size_t room = 2 * l->entry_room + 256;
-		struct gn_tolerance_entry *e = realloc(l->entries, room * sizeof *e);
-
-		if (!e)
-			return -1;
-		l->entries = e;
-		l->entry_room = room;
-	}
+	if (gn_array_grow(&l->entries, &l->entry_room, l->entry_count, sizeof *l->entries))
+		return -1;
 	if (l->number_next + numbers <= l->number_room)
 		return 0;
 	l->number_room = 2 * (l->number_room + numbers) + 4096;
