@@ -32,7 +32,7 @@ void gn_tensor_load(const struct gn_layout *l, const float *from, void *to)
 		memcpy(to, from, count * sizeof(float));
 		return;
 	}
-	if (l->element_bytes == sizeof(uint16_t)) {
+	if (gn_layout_is_bf16(l)) {
 		uint16_t *restrict narrow = to;
 
 #pragma omp parallel for simd schedule(static)
@@ -53,7 +53,7 @@ void gn_tensor_store(const struct gn_layout *l, const void *from, float *to)
 		memcpy(to, from, count * sizeof(float));
 		return;
 	}
-	if (l->element_bytes == sizeof(uint16_t)) {
+	if (gn_layout_is_bf16(l)) {
 		const uint16_t *narrow = from;
 
 		for (size_t i = 0; i < count; i++)
@@ -75,7 +75,7 @@ void gn_tensor_accumulate(const struct gn_layout *l, const void *from, void *to)
 #pragma omp parallel for simd schedule(static)
 		for (size_t i = 0; i < count; i++)
 			b[i] += a[i];
-	} else if (l->element_bytes == sizeof(uint16_t)) {
+	} else if (gn_layout_is_bf16(l)) {
 		const uint16_t *restrict a = from;
 		uint16_t *restrict b = to;
 

@@ -91,6 +91,12 @@ struct gn_layout {
 	int element_bytes; /* 2: bfloat16, or the type of GPU operators; 4: float; 8: double */
 };
 
+/* Of an operator on the host. */
+static inline int gn_layout_is_bf16(const struct gn_layout *l)
+{
+	return l->element_bytes == sizeof(uint16_t);
+}
+
 struct gn_op;
 
 /* Fusion of a batch norm with relu and the convolution that is its only reader; GPU, training. Zeroed by the caller; must outlive

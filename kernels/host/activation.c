@@ -12,11 +12,6 @@ static const void *part(const struct gn_op *op, const void *tensor, size_t at)
 	return tensor ? (const char *)tensor + at * (size_t)op->info.out.element_bytes : NULL;
 }
 
-static int is_bf16(const struct gn_op *op)
-{
-	return op->info.out.element_bytes == sizeof(uint16_t);
-}
-
 static void clear_padding(const struct gn_op *op)
 {
 	const struct gn_layout *l = &op->info.out;
@@ -34,12 +29,13 @@ static enum gn_status forward(struct gn_op *op, uint64_t step, struct gn_err *er
 	const struct gn_layer_loops *loops = gn_layer_loops();
 	enum gn_activation kind = op->desc.activation;
 	size_t count = gn_layout_elements(&op->info.out);
+	int low = gn_layout_is_bf16(&op->info.out);
 
 	(void)step;
 	(void)err;
 #pragma omp parallel for schedule(static)
 	for (size_t i = 0; i < count; i += CHUNK)
-		loops->forward(kind, is_bf16(op), count - i < CHUNK ? count - i : CHUNK, part(op, op->buffers.in[0], i),
+		loops->forward(kind, low, count - i < CHUNK ? count - i : CHUNK, part(op, op->buffers.in[0], i),
 			       (char *)op->buffers.out + i * (size_t)op->info.out.element_bytes);
 	if (kind == GN_ACTIVATION_SIGMOID || kind == GN_ACTIVATION_HARD_SIGMOID)
 		clear_padding(op);
@@ -52,11 +48,12 @@ static enum gn_status backward(struct gn_op *op, struct gn_err *err)
 	const struct gn_op_buffers *b = &op->buffers;
 	const void *at = op->info.backward_reads_out ? b->out : b->in[0];
 	size_t count = gn_layout_elements(&op->info.out);
+	int low = gn_layout_is_bf16(&op->info.out);
 
 	(void)err;
 #pragma omp parallel for schedule(static)
 	for (size_t i = 0; i < count; i += CHUNK)
-		loops->backward(op->desc.activation, is_bf16(op), count - i < CHUNK ? count - i : CHUNK, part(op, at, i),
+		loops->backward(op->desc.activation, low, count - i < CHUNK ? count - i : CHUNK, part(op, at, i),
 				part(op, b->dout, i), part(op, b->more_dout, i),
 				(char *)b->din[0] + i * (size_t)op->info.out.element_bytes);
 	return GN_OK;

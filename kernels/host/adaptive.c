@@ -44,11 +44,6 @@ static size_t block_count(const struct gn_layout *in)
 	return gn_layout_elements(in) / ((size_t)in->h * in->w * in->block);
 }
 
-static int is_bf16(const struct gn_layout *l)
-{
-	return l->element_bytes == sizeof(uint16_t);
-}
-
 /* Adds pixels `from` .. `to` of a row. */
 static void add_row(const struct gn_layout *in, const void *x, size_t from, size_t to, double *sums)
 {
@@ -57,7 +52,7 @@ static void add_row(const struct gn_layout *in, const void *x, size_t from, size
 	int lanes = in->block;
 
 	for (; from < to; from += lanes) {
-		if (is_bf16(in))
+		if (gn_layout_is_bf16(in))
 			for (int k = 0; k < lanes; k++)
 				sums[k] += gn_f32_of_bf16(half[from + k]);
 		else
@@ -120,7 +115,7 @@ static void spread_block(const struct gn_op *op, const struct block *b)
 
 			gather(op, b, rows, range_of(x, out->w, in->w), sums);
 			for (int k = 0; k < b->lanes; k++) {
-				if (is_bf16(in))
+				if (gn_layout_is_bf16(in))
 					half[at + k] = gn_bf16_of_f32((float)sums[k]);
 				else
 					full[at + k] = (float)sums[k];

@@ -34,23 +34,18 @@ static struct room room_of(const struct attention *a)
 			     at + 7 * each + a->count * a->count};
 }
 
-static int is_bf16(const struct attention *a)
-{
-	return a->base.info.out.element_bytes == sizeof(uint16_t);
-}
-
 static void take(const struct attention *a, const void *tensor, size_t at, size_t stride, float *to)
 {
 	for (size_t i = 0; i < a->count; i++)
 		for (size_t k = 0; k < a->size; k++)
-			to[i * a->size + k] = gn_layer_load(is_bf16(a), tensor, at + i * stride + k);
+			to[i * a->size + k] = gn_layer_load(gn_layout_is_bf16(&a->base.info.out), tensor, at + i * stride + k);
 }
 
 static void put(const struct attention *a, const float *from, size_t at, size_t stride, void *tensor)
 {
 	for (size_t i = 0; i < a->count; i++)
 		for (size_t k = 0; k < a->size; k++)
-			gn_layer_store(is_bf16(a), tensor, at + i * stride + k, from[i * a->size + k]);
+			gn_layer_store(gn_layout_is_bf16(&a->base.info.out), tensor, at + i * stride + k, from[i * a->size + k]);
 }
 
 /* c = a b, of m rows and n columns; transposed: 'N' or 'T'. */

@@ -322,7 +322,7 @@ static void describe(struct norm *n)
 	const struct gn_layout *in = &n->base.desc.in[0];
 
 	n->element_bytes = (size_t)in->element_bytes;
-	n->loops = in->element_bytes == sizeof(uint16_t) ? &gn_bf16_loops()->norm : best_loops();
+	n->loops = gn_layout_is_bf16(in) ? &gn_bf16_loops()->norm : best_loops();
 	n->map = (size_t)in->h * in->w;
 	n->parts = (n->map + PART_PIXELS - 1) / PART_PIXELS;
 	n->lanes = in->block > 1 ? in->block : 1;

@@ -103,7 +103,7 @@ static void describe(struct layer_norm *n)
 	r->stride = in->block ? (size_t)in->block : (size_t)in->c;
 	r->group_stride = in->block ? n->map * in->block : (size_t)in->c;
 	r->channels = in->c;
-	r->is_bf16 = in->element_bytes == sizeof(uint16_t);
+	r->is_bf16 = gn_layout_is_bf16(in);
 	r->eps = n->base.desc.eps;
 	n->width = ((size_t)in->c + r->lanes - 1) / r->lanes * r->lanes;
 	n->base.info.scratch_bytes = 2 * (size_t)in->n * n->parts * n->width * sizeof(float);

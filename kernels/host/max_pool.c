@@ -18,7 +18,7 @@ static struct maps maps_of(const struct gn_op *op)
 	size_t blocks = ((size_t)in->c + lanes - 1) / lanes;
 
 	return (struct maps){(size_t)in->n * blocks,
-			     {in->h, in->w, out->h, out->w, d->kernel, d->stride, d->pad, lanes, in->element_bytes == sizeof(uint16_t),
+			     {in->h, in->w, out->h, out->w, d->kernel, d->stride, d->pad, lanes, gn_layout_is_bf16(in),
 			      in->block ? (size_t)lanes : (size_t)in->c}};
 }
 

@@ -40,9 +40,9 @@ static void forward_some(const struct gn_op *op, size_t at, size_t count)
 	const struct gn_op_buffers *b = &op->buffers;
 	const int is_relu = op->desc.kind == GN_OP_RELU;
 
-	if (op->info.out.element_bytes == sizeof(uint16_t) && is_relu)
+	if (gn_layout_is_bf16(&op->info.out) && is_relu)
 		gn_bf16_loops()->relu(count, (const uint16_t *)b->in[0] + at, (uint16_t *)b->out + at);
-	else if (op->info.out.element_bytes == sizeof(uint16_t))
+	else if (gn_layout_is_bf16(&op->info.out))
 		gn_bf16_loops()->add(count, (const uint16_t *)b->in[0] + at, (const uint16_t *)b->in[1] + at, op->desc.relu, (uint16_t *)b->out + at);
 	else if (is_relu)
 		add_floats(1, 0, count, (const float *)b->in[0] + at, NULL, (float *)b->out + at);
@@ -71,7 +71,7 @@ static void backward_some(const struct gn_op *op, size_t at, size_t count)
 	const float *y = (const float *)b->out + at, *dy = (const float *)b->dout + at;
 	float *da = (float *)b->din[0] + at;
 
-	if (op->info.out.element_bytes == sizeof(uint16_t))
+	if (gn_layout_is_bf16(&op->info.out))
 		backward_bf16(op, at, count);
 	else if (op->desc.kind == GN_OP_RELU)
 		pass_floats(1, 0, count, y, dy, da, NULL);

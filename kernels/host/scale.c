@@ -52,7 +52,7 @@ static struct gn_layer_piece piece_of(const struct scale *s, size_t image, size_
 
 	*at = (image * s->image_stride + group * s->group_stride + from * s->pixel_stride) * (size_t)s->base.info.out.element_bytes;
 	return (struct gn_layer_piece){left < PART_PIXELS ? left : PART_PIXELS, s->pixel_stride, s->lanes,
-				       s->base.info.out.element_bytes == sizeof(uint16_t)};
+				       gn_layout_is_bf16(&s->base.info.out)};
 }
 
 static void scale_map(const struct scale *s, size_t n, size_t g, const void *x, void *y)

@@ -4,16 +4,11 @@
 
 #include <string.h>
 
-static int is_bf16(const struct gn_op *op)
-{
-	return op->info.out.element_bytes == sizeof(uint16_t);
-}
-
 static enum gn_status tokens_forward(struct gn_op *op, uint64_t step, struct gn_err *err)
 {
 	const struct gn_op_buffers *b = &op->buffers;
 	size_t c = (size_t)op->info.out.c, count = (size_t)op->info.out.h, rows = (size_t)op->info.out.n * count;
-	int low = is_bf16(op);
+	int low = gn_layout_is_bf16(&op->info.out);
 
 	(void)step;
 	(void)err;
@@ -33,7 +28,7 @@ static enum gn_status tokens_backward(struct gn_op *op, struct gn_err *err)
 	const struct gn_op_buffers *b = &op->buffers;
 	size_t c = (size_t)op->info.out.c, count = (size_t)op->info.out.h, images = (size_t)op->info.out.n;
 	size_t row_bytes = c * (size_t)op->info.out.element_bytes;
-	int low = is_bf16(op);
+	int low = gn_layout_is_bf16(&op->info.out);
 
 	(void)err;
 #pragma omp parallel for schedule(static)
