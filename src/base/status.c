@@ -19,18 +19,6 @@ const char *gn_status_text(enum gn_status status)
 	return "unknown status";
 }
 
-const char *gn_status_name(enum gn_status status)
-{
-	switch (status) {
-#define X(name, value, text)                                                                                           \
-	case name:                                                                                                     \
-		return #name;
-		GN_STATUS_LIST(X)
-#undef X
-	}
-	return "GN_ERR_UNKNOWN";
-}
-
 __attribute__((format(printf, 3, 0))) static void set_text(struct gn_err *err, enum gn_status status, const char *format, va_list args)
 {
 	char raw[GN_ERR_TEXT_MAX];

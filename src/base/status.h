@@ -46,8 +46,6 @@ struct gn_err {
 
 /* The text of a code ("bad input data"); "unknown status" for a number that is no code. Never NULL. */
 const char *gn_status_text(enum gn_status status);
-/* The name of a code ("GN_ERR_DATA"). Never NULL. */
-const char *gn_status_name(enum gn_status status);
 
 /* Every text is one line: control characters become \xNN, see gn_text_visible(). */
 /* Writes status and text into err (may be NULL) and returns status: `return gn_err_set(...)`. */

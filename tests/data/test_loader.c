@@ -37,7 +37,7 @@ static const struct gn_loader_options plain = {
 static void must(enum gn_status status, const struct gn_err *err)
 {
 	if (status)
-		fail_msg("%s: %s", gn_status_name(status), err->text);
+		fail_msg("%s: %s", gn_status_text(status), err->text);
 }
 
 static struct gn_dataset *pack(const char *name, const char *source, uint64_t synthetic, uint64_t shard_bytes)

@@ -27,7 +27,7 @@ static size_t lengths[samples];
 static void must(enum gn_status status, const struct gn_err *err)
 {
 	if (status)
-		fail_msg("%s: %s", gn_status_name(status), err->text);
+		fail_msg("%s: %s", gn_status_text(status), err->text);
 }
 
 static void make_files(void)
