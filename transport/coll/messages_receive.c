@@ -73,22 +73,25 @@ static struct gn_inbound *create(struct gn_messages *m, const struct gn_message_
 	return in;
 }
 
+/* Returns 0, for a message of which nothing is kept. */
+static int reject(struct gn_messages *m)
+{
+	m->counts.dropped++;
+	return 0;
+}
+
 static int take_plain(struct gn_messages *m, struct gn_message_peer *p, const struct gn_message_wire *wire,
 		      const struct gn_ucx_am *am)
 {
 	struct gn_inbound **at = &p->inbound, *in;
 
-	if (wire->sequence - p->receive_sequence >= GN_MESSAGES_CREDITS || wire->kind >= GN_MESSAGE_KINDS) {
-		m->counts.dropped++;
-		return 0;
-	}
+	if (wire->sequence - p->receive_sequence >= GN_MESSAGES_CREDITS || wire->kind >= GN_MESSAGE_KINDS)
+		return reject(m);
 	while (*at && (*at)->wire.sequence - p->receive_sequence < wire->sequence - p->receive_sequence)
 		at = &(*at)->next;
 	in = *at && (*at)->wire.sequence == wire->sequence ? NULL : create(m, wire, am);
-	if (!in) {
-		m->counts.dropped++;
-		return 0;
-	}
+	if (!in)
+		return reject(m);
 	in->next = *at;
 	*at = in;
 	m->counts.received++;
@@ -105,10 +108,8 @@ static int take_answer(struct gn_messages *m, const struct gn_message_wire *wire
 	struct gn_inbound *in = NULL;
 	int fits = user && am->data_bytes <= user->answer_room_bytes;
 
-	if (!user) {
-		m->counts.dropped++;
-		return 0;
-	}
+	if (!user)
+		return reject(m);
 	user->answer_header_bytes = wire->header_bytes;
 	memcpy(user->answer_header, (const char *)am->header + sizeof *wire, wire->header_bytes);
 	user->answer_bytes = am->data_bytes;
@@ -136,16 +137,12 @@ int gn_message_arrived(void *context, const struct gn_ucx_am *am)
 	struct gn_message_peer *p;
 	struct gn_message_wire wire;
 
-	if (am->header_bytes < sizeof wire) {
-		m->counts.dropped++;
-		return 0;
-	}
+	if (am->header_bytes < sizeof wire)
+		return reject(m);
 	memcpy(&wire, am->header, sizeof wire);
 	if (wire.token != m->token || wire.from >= (uint32_t)m->size || wire.from == (uint32_t)m->rank ||
-	    wire.header_bytes > GN_MESSAGE_HEADER_MAX || wire.header_bytes != am->header_bytes - sizeof wire) {
-		m->counts.dropped++;
-		return 0;
-	}
+	    wire.header_bytes > GN_MESSAGE_HEADER_MAX || wire.header_bytes != am->header_bytes - sizeof wire)
+		return reject(m);
 	p = &m->peers[wire.from];
 	if (p->is_lost)
 		return 0;
