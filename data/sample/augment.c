@@ -67,6 +67,14 @@ uint32_t gn_crop_resize(const struct gn_loader_options *o)
 	return o->augment == GN_AUGMENT_NONE && side >= 64 ? side * 8 / 7 : 0;
 }
 
+uint32_t gn_crop_resize_evaluation(int64_t side, int64_t resize_shorter)
+{
+	const struct gn_loader_options lo = {.augment = GN_AUGMENT_NONE, .height = (uint32_t)side, .width = (uint32_t)side,
+					     .resize_shorter = (uint32_t)resize_shorter};
+
+	return gn_crop_resize(&lo);
+}
+
 /* The length that the shorter side is resized to; see the header. */
 static uint64_t fitted_shorter(const struct gn_loader_options *o, uint64_t shorter)
 {

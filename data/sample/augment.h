@@ -33,6 +33,8 @@ void gn_crop_params_draw(const struct gn_loader_options *o, uint32_t epoch, uint
 		  struct gn_crop_params *out);
 /* The length that o resizes the shorter side of every image to; 0: it depends on the image, or crops are random. */
 uint32_t gn_crop_resize(const struct gn_loader_options *o);
+/* The same of an evaluation's images, side by side. */
+uint32_t gn_crop_resize_evaluation(int64_t side, int64_t resize_shorter);
 /* Decoding parameters for a non-empty rectangle: the largest denominator up to most (1, 2, 4 or 8) at which the box is still at
  * least as large as its rectangle, and the region of the scaled image that the filter can read. */
 void gn_crop_params_decoding(const struct gn_crop_params *v, uint32_t most, uint32_t *denominator, struct gn_region *out);

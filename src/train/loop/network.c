@@ -44,15 +44,6 @@ static void warn_values(const struct gn_network_options *o, const char *option, 
 		gn_log_warn(log, "--%s %s is used, not %s, which %s says of itself", option, given, text, o->weights);
 }
 
-/* 0: images near the side keep their size. */
-static int64_t shorter_side(int64_t side, int64_t resize)
-{
-	const struct gn_loader_options lo = {.augment = GN_AUGMENT_NONE, .height = (uint32_t)side, .width = (uint32_t)side,
-					     .resize_shorter = (uint32_t)resize};
-
-	return gn_crop_resize(&lo);
-}
-
 /* Options go before what the file says; a resize that is meant for another side is not taken from it. */
 static void take_sizes(const struct gn_network_options *o, const struct gn_weights_about *about, const char *model,
 		       struct gn_log *log, struct gn_checkpoint_info *info)
@@ -66,7 +57,7 @@ static void take_sizes(const struct gn_network_options *o, const struct gn_weigh
 	if (about->side && info->side != about->side)
 		resize = -1;
 	used = o->resize_shorter >= 0 ? o->resize_shorter : resize >= 0 ? resize : 0;
-	if (resize >= 0 && shorter_side(info->side, used) != shorter_side(info->side, resize))
+	if (resize >= 0 && gn_crop_resize_evaluation(info->side, used) != gn_crop_resize_evaluation(info->side, resize))
 		gn_log_warn(log, "--resize %" PRId64 " is used, not %" PRId64 "%s, which %s says of itself", used, resize,
 			    resize ? "" : " (the usual)", o->weights);
 	info->input.exif_rotate = about->exif_rotate;

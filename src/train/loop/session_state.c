@@ -91,17 +91,6 @@ struct gn_checkpoint_arrays gn_session_arrays(struct gn_session *s)
 	return a;
 }
 
-/* What evaluation makes the shorter side of an image; 0: it depends on the image. */
-static uint32_t shorter_side(const struct gn_checkpoint_info *info)
-{
-	const struct gn_loader_options lo = {
-		.augment = GN_AUGMENT_NONE, .height = (uint32_t)info->side, .width = (uint32_t)info->side,
-		.resize_shorter = (uint32_t)info->input.resize_shorter,
-	};
-
-	return gn_crop_resize(&lo);
-}
-
 /* To parameters that were trained with images made in one way, images made in another are of another kind. */
 static enum gn_status check_input(const struct gn_session *s, const char *folder, const struct gn_checkpoint_info *info,
 				  struct gn_err *err)
@@ -121,7 +110,8 @@ static enum gn_status check_input(const struct gn_session *s, const char *folder
 					  "another run with --init FILE of its weights", folder, name,
 					  mean ? was->mean[c] : was->deviation[c], c, mean ? is->mean[c] : is->deviation[c]);
 	}
-	if (info->side == s->checkpoint.info.side && shorter_side(info) != shorter_side(&s->checkpoint.info))
+	if (info->side == s->checkpoint.info.side && gn_crop_resize_evaluation(info->side, was->resize_shorter) !=
+							     gn_crop_resize_evaluation(info->side, is->resize_shorter))
 		return gn_err_set(err, GN_ERR_USAGE,
 				  "checkpoint %s was made with --resize %" PRId64 ", not %" PRId64 " (0: the usual): give the same",
 				  folder, was->resize_shorter, is->resize_shorter);
