@@ -55,7 +55,7 @@ struct gn_pack_journal {
 	size_t image_capacity;
 	char order[GN_SHA256_HEX];
 	struct known_shard *shards;
-	size_t shard_count;
+	size_t shard_count, shard_room;
 };
 
 static uint32_t checksum(const struct record *r, const void *payload)
@@ -165,16 +165,12 @@ static enum gn_status take_image(struct gn_pack_journal *j, const struct record 
 
 static enum gn_status take_shard(struct gn_pack_journal *j, const struct record *r, const char *payload, struct gn_err *err)
 {
-	struct known_shard *shards;
-
-	if (r->payload_bytes != sizeof shards->entry)
+	if (r->payload_bytes != sizeof j->shards->entry)
 		return GN_OK;
-	shards = realloc(j->shards, (j->shard_count + 1) * sizeof *shards);
-	if (!shards)
+	if (gn_array_grow(&j->shards, &j->shard_room, j->shard_count, sizeof *j->shards))
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to read %s", j->path);
-	j->shards = shards;
-	shards[j->shard_count].index = r->number;
-	memcpy(&shards[j->shard_count++].entry, payload, sizeof shards->entry);
+	j->shards[j->shard_count].index = r->number;
+	memcpy(&j->shards[j->shard_count++].entry, payload, sizeof j->shards->entry);
 	return GN_OK;
 }
 

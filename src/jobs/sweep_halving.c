@@ -1,5 +1,6 @@
 #include "src/jobs/sweep_halving.h"
 
+#include "src/base/alloc.h"
 #include "src/base/file.h"
 #include "src/train/metrics/log_event.h"
 
@@ -91,25 +92,13 @@ static enum gn_status load_ledger(const char *log, char **text, struct gn_err *e
 	return gn_file_load(path, LEDGER_MAX, text, NULL, err);
 }
 
-/* One more result; -1 when out of memory. */
-static int append(struct result **all, size_t *count, struct result r)
-{
-	struct result *grown = realloc(*all, (*count + 1) * sizeof *grown);
-
-	if (!grown)
-		return -1;
-	*all = grown;
-	grown[(*count)++] = r;
-	return 0;
-}
-
 enum gn_status gn_halving_place(const char *log, int factor, int rung, size_t *place, size_t *of, struct gn_err *err)
 {
 	struct result own = read_result(log, factor, rung), *all = NULL;
 	int by_top1 = isfinite(own.top1), listed = 0, failed = 0;
 	const char *base = strrchr(log, '/') ? strrchr(log, '/') + 1 : log;
 	char *text = NULL;
-	size_t count = 0, better = 0;
+	size_t count = 0, room = 0, better = 0;
 	enum gn_status status = load_ledger(log, &text, err);
 
 	if (status)
@@ -122,7 +111,9 @@ enum gn_status gn_halving_place(const char *log, int factor, int rung, size_t *p
 		listed |= path && strrchr(path, '/') && !strcmp(strrchr(path, '/') + 1, base);
 		if (r.reached) {
 			by_top1 &= isfinite(r.top1) != 0;
-			failed = append(&all, &count, r);
+			failed = gn_array_grow(&all, &room, count, sizeof *all);
+			if (!failed)
+				all[count++] = r;
 		}
 		json_decref(line);
 	}

@@ -1,5 +1,7 @@
 #include "transport/sim/sim_stream.h"
 
+#include "src/base/alloc.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -41,8 +43,8 @@ struct port {
 /* An array of entries by index. A free entry begins with the index of the next free one. */
 struct pool {
 	void *entries;
-	size_t entry_bytes;
-	uint32_t count, room, free; /* free: the first free entry, NONE: none */
+	size_t entry_bytes, room;
+	uint32_t count, free; /* free: the first free entry, NONE: none */
 };
 
 struct gn_sim_streams {
@@ -57,16 +59,9 @@ struct gn_sim_streams {
 
 static uint32_t pool_add(struct gn_sim_streams *s, struct pool *p)
 {
-	if (p->count == p->room) {
-		uint32_t room = p->room ? 2 * p->room : 256;
-		void *moved = room < NONE / 2 ? realloc(p->entries, room * p->entry_bytes) : NULL;
-
-		if (!moved) {
-			s->events->status = GN_ERR_NO_MEMORY;
-			return NONE;
-		}
-		p->entries = moved;
-		p->room = room;
+	if (p->count > NONE / 4 || gn_array_grow(&p->entries, &p->room, p->count, p->entry_bytes)) {
+		s->events->status = GN_ERR_NO_MEMORY;
+		return NONE;
 	}
 	return p->count++;
 }
