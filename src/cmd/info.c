@@ -143,7 +143,7 @@ static void print_extent(const struct extent *e, uint64_t samples)
 	printf("pixels     %u to %u wide, %u to %u high\n", e->min_width, e->max_width, e->min_height, e->max_height);
 }
 
-static int print_json(struct gn_json *j)
+int gn_info_print_json(struct gn_json *j)
 {
 	int failed = gn_json_failed(j);
 
@@ -173,7 +173,7 @@ static int dataset_json(const struct gn_manifest *m, const struct extent *e)
 		gn_json_uint(&j, m->classes[i].name, m->classes[i].samples);
 	gn_json_end(&j);
 	gn_json_end(&j);
-	return print_json(&j);
+	return gn_info_print_json(&j);
 }
 
 static void print_dataset(const char *path, const struct gn_manifest *m, const struct extent *e)
@@ -236,7 +236,7 @@ static int shard_json(const struct gn_shard_layout *l, const struct extent *e)
 	gn_json_uint(&j, "data_bytes", l->data_bytes);
 	put_extent(&j, e);
 	gn_json_end(&j);
-	return print_json(&j);
+	return gn_info_print_json(&j);
 }
 
 static int shard_info(const char *path, int json, struct gn_err *err)

@@ -1,7 +1,6 @@
 #include "src/cmd/info.h"
 
 #include "src/base/file.h"
-#include "src/base/json.h"
 #include "src/cmd/cmd.h"
 #include "transport/topology/affinity.h"
 
@@ -74,7 +73,6 @@ static int print_json(const struct gn_topology *m, const struct gn_affinity_rank
 		      int count)
 {
 	struct gn_json j;
-	int failed;
 
 	gn_json_begin(&j);
 	gn_json_string(&j, "kind", "topology");
@@ -95,11 +93,7 @@ static int print_json(const struct gn_topology *m, const struct gn_affinity_rank
 	}
 	gn_json_end(&j);
 	gn_json_end(&j);
-	failed = gn_json_failed(&j);
-	if (!failed)
-		puts(gn_json_text(&j));
-	gn_json_release(&j);
-	return failed ? GN_EXIT_FAILED : GN_EXIT_DONE;
+	return gn_info_print_json(&j);
 }
 
 static void print_place(const struct gn_topology_device *d)
