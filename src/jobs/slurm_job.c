@@ -130,8 +130,6 @@ int gn_slurm_job_parse(const char *line, struct gn_slurm_job *j)
 	j->submit_time = time_of(text);
 	field(line, "StartTime", text, sizeof text);
 	j->start_time = time_of(text);
-	field(line, "EndTime", text, sizeof text);
-	j->end_time = time_of(text);
 	field(line, "MinMemoryNode", text, sizeof text);
 	j->memory_bytes = bytes_of(text);
 	j->restarts = (int)number(line, "Restarts");
@@ -194,7 +192,6 @@ static void add_start(char *const c[COLUMNS], struct gn_slurm_job *j)
 		j->memory_bytes /= j->node_count;
 	j->submit_time = j->submit_time > 0 ? j->submit_time : time_of(c[SUBMIT]);
 	j->start_time = start;
-	j->end_time = time_of(c[END]);
 	if (start > ready && ready > 0)
 		j->waited_s += start - ready;
 	j->elapsed_s += elapsed;

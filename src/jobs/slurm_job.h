@@ -17,7 +17,7 @@ struct gn_slurm_job {
 	char state[32];	       /* "PENDING"; "" when nothing is known */
 	char reason[128];      /* why it waits, "Resources"; "" for none */
 	char script[1024], name[128], nodes[256]; /* script: "" when it is not known */
-	double submit_time, start_time, end_time; /* start: of the last start, or when a waiting job is expected to */
+	double submit_time, start_time; /* start: of the last start, or when a waiting job is expected to */
 	double memory_bytes;   /* asked for on each node; 0: not known */
 	int restarts, node_count, cpus;
 

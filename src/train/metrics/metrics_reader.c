@@ -97,7 +97,6 @@ static int add_step(struct gn_curve *c, const json_t *line)
 		.loss = json_is_null(json_object_get(line, "loss")) ? NAN : number(line, "loss"),
 		.top1 = gn_event_number(line, "top1"), .lr = number(line, "lr"), .images_per_s = number(line, "images_per_s"),
 		.grad_norm = gn_event_number(line, "grad_norm"), .skipped = number(line, "skipped"),
-		.within_ms = number(times, "communication_in_backward"),
 		.sent_mb = gn_event_number(line, "sent_bytes") * 1e-6, .sent_bytes = gn_event_number(line, "sent_bytes"),
 		.seconds = fmax(number(line, "step") - before, 0) * number(times, "step") * 1e-3,
 		.staleness = gn_event_number(staleness, "mean"), .ahead_most = gn_event_number(staleness, "ahead_most"),

@@ -18,7 +18,6 @@ struct gn_curve_step {
 	double time; /* seconds since 1970; 0: the line has none */
 	double step, epoch, loss, top1, lr, images_per_s, ms[GN_PARTS];
 	double grad_norm, skipped; /* skipped: in the interval; if it had no other steps, loss and grad_norm are NaN */
-	double within_ms;	   /* part of exposed communication that is inside backward */
 	double compute_low_ms, compute_mean_ms, compute_high_ms; /* over ranks */
 	double efficiency, predicted;
 	double sent_mb;		   /* that rank 0 sent in a step, in 10^6 bytes: counted; of one rank 0 */
