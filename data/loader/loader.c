@@ -218,12 +218,11 @@ enum gn_status gn_loader_create(const struct gn_dataset *dataset, const struct g
 	status = make_slots(l, err);
 	if (!status)
 		status = make_workers(l, err);
-	if (status) {
+	if (status)
 		gn_loader_destroy(l);
-		return status;
-	}
-	*out = l;
-	return GN_OK;
+	else
+		*out = l;
+	return status;
 }
 
 void gn_loader_destroy(struct gn_loader *l)

@@ -110,12 +110,11 @@ enum gn_status gn_dataset_open(const char *directory, struct gn_dataset **out, s
 	status = open_folders(d, err);
 	if (!status)
 		status = open_shards(d, err);
-	if (status) {
+	if (status)
 		gn_dataset_close(d);
-		return status;
-	}
-	*out = d;
-	return GN_OK;
+	else
+		*out = d;
+	return status;
 }
 
 enum gn_status gn_dataset_unlock(struct gn_dataset *d, const char *key_file, struct gn_err *err)

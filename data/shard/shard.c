@@ -315,12 +315,11 @@ enum gn_status gn_shard_open(const char *path, struct gn_shard **out, struct gn_
 	status = open_file(s, err);
 	if (!status)
 		status = open_hdf5(s, err);
-	if (status) {
+	if (status)
 		gn_shard_close(s);
-		return status;
-	}
-	*out = s;
-	return GN_OK;
+	else
+		*out = s;
+	return status;
 }
 
 void gn_shard_close(struct gn_shard *s)

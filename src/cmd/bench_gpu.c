@@ -30,12 +30,11 @@ enum gn_status gn_bench_gpu_open(int local_rank, struct gn_bench_gpu **out, stru
 		status = gn_device_open(name, &g->device, err);
 	if (!status)
 		status = gn_stream_create(g->device, &g->stream, err);
-	if (status) {
+	if (status)
 		gn_bench_gpu_close(g);
-		return status;
-	}
-	*out = g;
-	return GN_OK;
+	else
+		*out = g;
+	return status;
 }
 
 void gn_bench_gpu_close(struct gn_bench_gpu *g)

@@ -147,12 +147,11 @@ enum gn_status gn_comm_progress_create(struct gn_comm *c, struct gn_comm_progres
 		status = gn_err_errno(err, errno, "cannot create an event descriptor for the progress thread");
 	if (!status)
 		status = start_thread(p, err);
-	if (status) {
+	if (status)
 		release(p);
-		return status;
-	}
-	*out = p;
-	return GN_OK;
+	else
+		*out = p;
+	return status;
 }
 
 void gn_comm_progress_destroy(struct gn_comm_progress *p)

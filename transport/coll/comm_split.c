@@ -112,12 +112,11 @@ enum gn_status gn_comm_group_create(struct gn_comm *parent, const struct gn_comm
 	c->group->color = choices[parent->rank].color;
 	snprintf(c->group->name, sizeof c->group->name, "%.31s[%d]", name, c->group->color);
 	status = set_members(c, parent, choices, err);
-	if (status) {
+	if (status)
 		gn_comm_group_destroy(c);
-		return status;
-	}
-	*out = c;
-	return GN_OK;
+	else
+		*out = c;
+	return status;
 }
 
 static enum gn_status gather_choices(struct gn_comm *parent, int color, int key, struct gn_comm_choice *choices, struct gn_err *err)

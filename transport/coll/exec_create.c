@@ -168,10 +168,9 @@ enum gn_status gn_exec_create(const struct gn_exec_where *where, struct gn_sched
 	status = allocate(e, err);
 	if (!status)
 		status = connect_peers(e, err);
-	if (status) {
+	if (status)
 		gn_exec_destroy(e);
-		return status;
-	}
-	*out = e;
-	return GN_OK;
+	else
+		*out = e;
+	return status;
 }

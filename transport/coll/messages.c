@@ -204,12 +204,11 @@ enum gn_status gn_messages_create(struct gn_comm *c, struct gn_messages **out, s
 	gn_comm_leave(c);
 	if (!status)
 		status = gn_comm_barrier(c, err);
-	if (status) {
+	if (status)
 		gn_messages_destroy(m);
-		return status;
-	}
-	*out = m;
-	return GN_OK;
+	else
+		*out = m;
+	return status;
 }
 
 /* UCX may hold on to sends until it ends. Returns whether it may read data of a caller's for a rank that is there. */

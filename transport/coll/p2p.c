@@ -301,12 +301,11 @@ static enum gn_status prepare(struct gn_comm *c, const struct gn_p2p_args *args,
 	status = args->memory == GN_MEMORY_DEVICE ? use_device(p, err) : GN_OK;
 	if (!status && sends)
 		status = gn_ucx_connect(c->ucx, p->peer, err);
-	if (status) {
+	if (status)
 		gn_coll_free_inside(&p->op);
-		return status;
-	}
-	*out = p;
-	return GN_OK;
+	else
+		*out = p;
+	return status;
 }
 
 static enum gn_status prepare_outside(struct gn_comm *c, const struct gn_p2p_args *args, int sends, struct gn_p2p **out,

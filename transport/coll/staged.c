@@ -70,12 +70,11 @@ enum gn_status gn_stager_create(struct gn_comm *comm, const struct gn_comm_devic
 		status = gn_stream_create(s->device, &s->up, err);
 	for (int i = 0; i < slots && !status; i++)
 		status = gn_event_create(s->device, &s->copied[i], err);
-	if (status) {
+	if (status)
 		gn_stager_destroy(s);
-		return status;
-	}
-	*out = s;
-	return GN_OK;
+	else
+		*out = s;
+	return status;
 }
 
 void gn_stager_destroy(struct gn_stager *s)

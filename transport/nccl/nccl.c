@@ -166,12 +166,11 @@ static enum gn_status prepare(struct gn_coll_backend *base, const struct gn_coll
 	if (!status)
 		status = gn_gpu_call(cudaEventCreateWithFlags(&op->end, cudaEventDisableTiming), "cudaEventCreate", c->ordinal,
 				     err);
-	if (status) {
+	if (status)
 		free(op);
-		return status;
-	}
-	*out = &op->base;
-	return GN_OK;
+	else
+		*out = &op->base;
+	return status;
 }
 
 static enum gn_status launch(struct gn_nccl_backend *c, struct nccl_op *op, cudaEvent_t before, struct gn_err *err)

@@ -145,12 +145,11 @@ enum gn_status gn_status_files_create(const char *status_path, const char *metri
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the paths of status and metrics");
 	else if (status_path)
 		status = gn_silence_create(status_path, world, &f->status, err);
-	if (status) {
+	if (status)
 		gn_status_files_destroy(f);
-		return status;
-	}
-	*out = f;
-	return GN_OK;
+	else
+		*out = f;
+	return status;
 }
 
 void gn_status_files_destroy(struct gn_status_files *f)

@@ -259,12 +259,11 @@ enum gn_status gn_safetensors_open(const char *path, const struct gn_data_key *k
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to open %s", path);
 	else
 		status = load_header(file, key, err);
-	if (status) {
+	if (status)
 		gn_safetensors_close(file);
-		return status;
-	}
-	*out = file;
-	return GN_OK;
+	else
+		*out = file;
+	return status;
 }
 
 void gn_safetensors_close(struct gn_safetensors *file)

@@ -113,12 +113,11 @@ enum gn_status gn_reducer_create(const struct gn_sharing_options *options, const
 	x->config = *config;
 	x->count = cut(options->model, config->bucket_bytes, x->buckets, x->bucket_of, NULL);
 	status = prepare_all(x, err);
-	if (status) {
+	if (status)
 		gn_reducer_destroy(x);
-		return status;
-	}
-	*out = x;
-	return GN_OK;
+	else
+		*out = x;
+	return status;
 }
 
 void gn_reducer_destroy(struct gn_reducer *x)

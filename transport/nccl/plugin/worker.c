@@ -147,12 +147,11 @@ enum gn_status gn_worker_create(const struct gn_plugin_log *log, const char *dev
 		status = open_context(w, device, traffic_class, err);
 	if (!status)
 		status = open_worker(w, err);
-	if (status) {
+	if (status)
 		gn_worker_destroy(w);
-		return status;
-	}
-	*out = w;
-	return GN_OK;
+	else
+		*out = w;
+	return status;
 }
 
 static void drop_done(void *request, ucs_status_t rc, const ucp_tag_recv_info_t *info, void *argument)
