@@ -103,8 +103,8 @@ enum gn_status gn_program_check(const char *name, struct gn_err *err)
 	const char *missing;
 
 	if (!find_program(name, path))
-		return gn_err_set(err, GN_ERR_NOT_FOUND, strchr(name, '/') ? "%s is no program that can be run here"
-				  : "there is no program %s in PATH", name);
+		return gn_err_set(err, GN_ERR_NOT_FOUND, strchr(name, '/') ? "%s is no program that can be run here: %s" : "there is no program %s in PATH%.0s",
+				  name, access(name, F_OK) ? strerror(errno) : "it is no file, or may not be executed");
 	if (gn_file_read_start(path, line, sizeof line) < 2 || strncmp(line, "#!", 2))
 		return GN_OK;
 	line[strcspn(line, "\n")] = 0;

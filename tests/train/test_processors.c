@@ -85,7 +85,7 @@ static int is_warned(int fd)
 {
 	char text[2000] = "";
 
-	return pread(fd, text, sizeof text - 1, 0) > 0 && strstr(text, "there is no processor to compute on (1 thread with 1 processor, 1 rank on this host): give fewer ");
+	return pread(fd, text, sizeof text - 1, 0) > 0 && strstr(text, "this host's 1 rank has 1 thread each; other programs use them");
 }
 
 /* On one processor, beside another process that never rests. */

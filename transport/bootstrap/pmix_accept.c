@@ -20,18 +20,20 @@ void gn_pmix_accept_guard(void)
 	atomic_store(&is_guarded, 1);
 }
 
-/* The user of the other end of a TCP connection within this host, as the kernel's table has it; -1: it is not there any more. */
+/* The user of the other end of a TCP connection within this host, as the kernel's table has it; -1: it is closed, which the table has as user 0
+ * without an inode. */
 static int64_t user_of(const struct sockaddr_in *peer, const struct sockaddr_in *own)
 {
 	FILE *table = fopen("/proc/net/tcp", "re");
 	char line[512], ends[64], found[64];
 	int64_t user = -1;
+	unsigned long inode;
 	unsigned uid;
 
 	snprintf(ends, sizeof ends, "%08" PRIX32 ":%04X %08" PRIX32 ":%04X", peer->sin_addr.s_addr, ntohs(peer->sin_port), own->sin_addr.s_addr,
 		 ntohs(own->sin_port));
 	while (table && user < 0 && fgets(line, sizeof line, table))
-		if (sscanf(line, " %*[^:]: %27[0-9A-F: ] %*s %*s %*s %*s %u", found, &uid) == 2 && !strcmp(found, ends))
+		if (sscanf(line, " %*[^:]: %27[0-9A-F: ] %*s %*s %*s %*s %u %*s %lu", found, &uid, &inode) == 3 && !strcmp(found, ends) && inode)
 			user = uid;
 	if (table)
 		fclose(table);
@@ -43,7 +45,7 @@ static void tell(const struct sockaddr_in *own, int64_t user)
 {
 	static time_t told;
 	static unsigned long others;
-	char who[64] = "that is gone again";
+	char who[64] = "that is gone again", more[64] = "";
 	time_t now = time(NULL);
 
 	if (told && now - told < QUIET_S) {
@@ -52,8 +54,10 @@ static void tell(const struct sockaddr_in *own, int64_t user)
 	}
 	if (user >= 0)
 		snprintf(who, sizeof who, "of user %" PRId64, user);
-	fprintf(stderr, "gannet launch: warning: refused a connection to PMIx's port %u from a process %s (and %lu before); the job goes on\n",
-		ntohs(own->sin_port), who, others);
+	if (others)
+		snprintf(more, sizeof more, " (and %lu more before)", others);
+	fprintf(stderr, "gannet launch: warning: refused a connection to PMIx's port %u from a process %s%s; the job goes on\n", ntohs(own->sin_port),
+		who, more);
 	told = now;
 	others = 0;
 }

@@ -75,10 +75,11 @@ static void warn(uint64_t now, uint64_t waited)
 	double share = 100.0 * (double)(waited - watch.before_ns) / (double)(now - watch.since_ns);
 	int threads = omp_get_max_threads(), processors = omp_get_num_procs();
 
-	gn_log_warn(watch.log, "for %.0f %% of the time there is no processor to compute on (%d thread%s with %d processor%s, %d rank%s on this host): give fewer "
-		    "--threads or ranks a node, or ask for processors of your own (srun --exclusive, --cpus-per-task)", share, threads,
-		    gn_text_plural((uint64_t)threads), processors, gn_text_plural((uint64_t)processors), watch.ranks,
-		    gn_text_plural((uint64_t)watch.ranks));
+	gn_log_warn(watch.log, "for %.0f %% of the time there is no processor to compute on: this rank may use %d processor%s, and this host's %d rank%s "
+		    "%s %d thread%s each; %s", share, processors, gn_text_plural((uint64_t)processors), watch.ranks,
+		    gn_text_plural((uint64_t)watch.ranks), watch.ranks > 1 ? "have" : "has", threads, gn_text_plural((uint64_t)threads),
+		    watch.ranks * threads <= processors ? "other programs use them: stop those, or ask for processors of your own (srun --exclusive)"
+							: "give fewer --threads or ranks a node, unless other programs use them");
 	watch.log = NULL;
 }
 
