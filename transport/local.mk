@@ -28,7 +28,7 @@ libgannet_transport_a_SOURCES += \
 	transport/bootstrap/regroup.c transport/bootstrap/regroup.h \
 	transport/bootstrap/regroup_agree.c transport/bootstrap/regroup_form.c transport/bootstrap/regroup_meet.c transport/bootstrap/regroup_join.c transport/bootstrap/regroup_file.c transport/bootstrap/regroup_groups.c transport/bootstrap/regroup_internal.h \
 	transport/bootstrap/pmix_server.c transport/bootstrap/pmix_server.h \
-	transport/bootstrap/world.c transport/bootstrap/world.h transport/bootstrap/world_internal.h transport/bootstrap/world_join.c
+	transport/bootstrap/world.c transport/bootstrap/world.h transport/bootstrap/world_internal.h transport/bootstrap/world_join.c transport/bootstrap/world_command.c
 
 libgannet_transport_a_SOURCES += \
 	transport/coll/affinity_report.c transport/coll/affinity_report.h \

@@ -267,6 +267,7 @@ int main(int argc, char **argv)
 	}
 	apply_site(cmd);
 	gn_world_ends_job();
+	gn_world_set_command(cmd->command->name);
 	code = run(cmd, argc - 1, argv + 1);
 	gn_world_end_job(code);
 	return code;

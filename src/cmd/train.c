@@ -253,6 +253,7 @@ static int run(const void *target, const struct gn_text_list *positional)
 	struct gn_world *world = NULL; /* of a process that joins */
 	struct gn_err err = {.status = GN_OK};
 	enum gn_status status;
+	struct gn_strbuf started_as = {0};
 	int told = 0, code;
 
 	(void)positional;
@@ -269,6 +270,10 @@ static int run(const void *target, const struct gn_text_list *positional)
 	if (!status)
 		status = gn_stop_create(log, &stop, &err);
 	how.keep_going = !status && gn_train_keeps_going(o);
+	gn_strbuf_printf(&started_as, "%s ", gn_train_command.name);
+	gn_options_describe(&gn_train_command, o, gn_train_own_options(o), &started_as);
+	gn_strbuf_printf(&started_as, " checkpoint=%s", o->checkpoint || o->join ? "(a folder)" : "");
+	gn_world_set_command(gn_strbuf_text(&started_as));
 	if (status && !o->join) {
 		gn_cmd_decline(log, "train", &err);
 	} else if (!status && o->join) {
@@ -281,6 +286,7 @@ static int run(const void *target, const struct gn_text_list *positional)
 	code = status ? gn_cmd_fail_on(log, "train", &err) : GN_EXIT_DONE;
 	gn_stop_destroy(stop);
 	gn_log_destroy(log);
+	gn_strbuf_release(&started_as);
 	return code;
 }
 

@@ -54,6 +54,24 @@ check 'each another one: each tells its own' differ
 # shellcheck disable=SC2086
 others() { told 2 1 "rank 1 on $host: its options are not those of rank 0: --batch 16, here 8; --lr 0.1, here 0.3; " some 3 1 --lr 0.3 --batch 8 -- "$gannet" $lenet; }
 check 'options that are not those of rank 0 are named' others
+# shellcheck disable=SC2086
+kinds() { # PATTERN OPTION...: of rank 1 alone
+	pattern=$1
+	shift
+	told 2 1 "rank 1 on $host: its options are not those of rank 0: $pattern; start the same command everywhere" some 3 1 "$@" -- "$gannet" $lenet
+}
+check 'nor those of how ranks meet' kinds '--transport auto, here tcp' --transport tcp
+check 'nor --elastic' kinds '--elastic (none), here 1' --elastic 1
+check 'nor a folder for checkpoints' kinds '--checkpoint (none), here (a folder)' --checkpoint "$dir/c1"
+# shellcheck disable=SC2016,SC2086
+command() { # PATTERN COMMAND...: rank 1 runs it, the others train
+	pattern=$1
+	shift
+	told 2 1 "rank 1 on $host runs gannet $pattern, and rank 0 on $host gannet train: start the same command everywhere" \
+		env OTHER="$*" timeout -k 5 300 "$gannet" launch -n 3 --grace 300 -- sh -c '[ "$PMIX_RANK" != 1 ] || exec "$1" $OTHER; exec "$@"' sh "$gannet" $lenet
+}
+check 'another command' command bench bench allreduce --max-bytes 1K
+check 'or exec' command exec exec true
 # shellcheck disable=SC2086,SC2016
 build() {
 	told 2 1 "rank 1 on $host differs from 2 of 3 ranks in its program ([0-9.]*, commit .*, sources 0123456789abcdef instead of .*, which rank 0 on $host has)" \

@@ -77,6 +77,10 @@ void gn_world_decline(struct gn_log *log, gn_world_teller *tell, void *context, 
  * unless it is a loss with options.keep_going, it does not wait. */
 void gn_world_destroy(struct gn_world *w);
 
+/* What this process is started as, the same on all ranks: the name of a command, and behind a space a line of gn_options_describe(). Ranks whose
+ * texts differ get GN_ERR_MISMATCH from gn_world_create(), with what differs. Borrowed until the last world is there. Before the first one;
+ * else it is "". */
+void gn_world_set_command(const char *text);
 /* For a program that is one job, not a library: a world without keep_going that is destroyed after a loss leaves the launcher's step to
  * gn_world_end_job(), if a lost rank may still be there. Before the first world. */
 void gn_world_ends_job(void);

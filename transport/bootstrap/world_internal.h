@@ -1,7 +1,8 @@
-/* The state of a world, and how it begins. Private to world.c and world_join.c. */
+/* The state of a world, and how it begins. Private to world.c, world_join.c and world_command.c. */
 #ifndef GN_TRANSPORT_BOOTSTRAP_WORLD_INTERNAL_H
 #define GN_TRANSPORT_BOOTSTRAP_WORLD_INTERNAL_H
 
+#include "src/base/sha256.h"
 #include "transport/bootstrap/bootstrap.h"
 #include "transport/bootstrap/world.h"
 
@@ -32,5 +33,11 @@ enum gn_status gn_world_join(struct gn_world *w, const char *ifnames, struct gn_
 void gn_world_decline_in(struct gn_world *w, struct gn_log *log, gn_world_teller *tell, void *context, struct gn_err *why);
 /* When the bootstrap fails because a rank is lost, the heartbeat knows which rank and why, a moment later: replaces *err. */
 enum gn_status gn_world_find_reason(const struct gn_world *w, uint64_t started_ns, enum gn_status failure, struct gn_err *err);
+
+/* --- world_command.c --- */
+
+enum gn_status gn_world_command_digest(char digest[GN_SHA256_HEX], struct gn_err *err);
+/* Collective, where digests differ: GN_ERR_MISMATCH with the same text on all ranks, which rank 0 tells. */
+enum gn_status gn_world_compare_commands(struct gn_world *w, struct gn_err *err);
 
 #endif

@@ -107,27 +107,32 @@ static enum gn_status derive_secret(struct gn_world *w, const struct gn_secret *
 
 static enum gn_status exchange_hosts(struct gn_world *w, struct gn_err *err)
 {
-	int size = w->bootstrap->size, wrong = -1;
+	int size = w->bootstrap->size, wrong = -1, differ = 0;
 	struct gn_gathered all = {0};
-	char mine[GN_WORLD_HOST_MAX] = "";
+	char mine[GN_SHA256_HEX + GN_WORLD_HOST_MAX] = ""; /* the command's digest and the host */
+	const size_t digest = GN_SHA256_HEX - 1;
 	uint64_t started = gn_clock_ns();
-	enum gn_status status = GN_OK;
+	enum gn_status status = gn_world_command_digest(mine, err);
 
-	if (gethostname(mine, sizeof mine - 1))
-		return gn_err_errno(err, errno, "this host has no name");
+	if (!status && gethostname(mine + digest, GN_WORLD_HOST_MAX - 1))
+		status = gn_err_errno(err, errno, "this host has no name");
+	if (status)
+		return status;
 	status = w->bootstrap->ops->exchange(w->bootstrap, mine, strlen(mine), &all, err);
 	if (status)
 		return gn_world_find_reason(w, started, status, err);
-	for (int r = 0; r < size; r++) {
-		if (all.lens[r] >= GN_WORLD_HOST_MAX || memchr(all.items[r], 0, all.lens[r]))
+	for (int r = 0; r < size && wrong < 0; r++) {
+		if (all.lens[r] <= digest || all.lens[r] >= digest + GN_WORLD_HOST_MAX || memchr(all.items[r], 0, all.lens[r])) {
 			wrong = r;
-		else
-			memcpy(w->hosts[r], all.items[r], all.lens[r]);
+		} else {
+			memcpy(w->hosts[r], (const char *)all.items[r] + digest, all.lens[r] - digest);
+			differ |= memcmp(all.items[r], all.items[0], digest);
+		}
 	}
 	gn_gathered_release(&all);
 	if (wrong >= 0)
 		return gn_err_set(err, GN_ERR_MISMATCH, "rank %d runs another version of this program", wrong);
-	return GN_OK;
+	return differ ? gn_world_compare_commands(w, err) : GN_OK;
 }
 
 /* Once the limits are final. */
