@@ -74,6 +74,10 @@ static void rank_ended(struct gn_launch_job *j, int rank, int status)
 			number == SIGKILL ? gn_oom_describe(j->oom_kills, 1, oom, sizeof oom) : "");
 	if (!number && !code)
 		return;
+	/* of codes that are not Gannet's own the program may have said nothing */
+	if (code > GN_EXIT_CHECK && j->running && !j->ending && !j->keep_going && !j->failed)
+		fprintf(stderr, "gannet launch: rank %d ended with code %d%s; the others have %.0f s to end\n", rank, code,
+			code == 127 ? " (of shells: there is no such program)" : "", (double)j->grace_ns / 1e9);
 	j->failed++;
 	/* 4 is the code of those that another one has taken along, whose own code may come later */
 	if (!j->code || (j->followed && code && code != GN_EXIT_PEER_LOST && !j->ending)) {

@@ -39,6 +39,9 @@ never_waits() { GANNET_WAIT=never launch 2 "$probe" shm; }
 expect 2 "GANNET_WAIT=never: auto, spin or sleep" "an unknown way to wait is refused" never_waits
 
 # --- the launcher itself ---
+# shellcheck disable=SC2016
+silent() { timeout -k 5 300 "$gannet" launch -n 2 --grace 1 -- sh -c '[ "$PMIX_RANK" = 1 ] && exec no-such-program 2>/dev/null; exec sleep 1000'; }
+expect 127 "launch: rank 1 ended with code 127 .of shells: there is no such program.; the others have 1 s" "a rank that ends without a word" silent
 expect 2 "ranks" "launch without -n is wrong usage" "$gannet" launch true
 expect 2 "" "0 ranks are wrong usage" "$gannet" launch -n 0 true
 expect 1 "TMPDIR: cannot make /proc/gannet-launch" "a TMPDIR that cannot be used is named, and is no bad input" env TMPDIR=/proc "$gannet" launch -n 1 true
