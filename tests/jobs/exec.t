@@ -116,7 +116,7 @@ for name in crlf env; do
 done
 check "env with LF is fine" alone "$scratch/right.sh" x
 gone() { mkdir "$scratch/gone" && cd "$scratch/gone" && rmdir "$scratch/gone" && "$@"; }
-expect 2 "no program that can be run here; the working folder of this process does not exist any more" "a working folder that was removed" \
+expect 2 "no program that can be run here: No such file or directory; the working folder of this process does not exist any more" "a working folder that was removed" \
 	gone alone ./program
 expect 0 "WARN .* exec: the working folder of this process does not exist any more" "which the program may not need" gone alone true
 expect 2 "SLURM_NTASKS=4, but this is one process" "one process where four were meant" env SLURM_JOB_ID=1 SLURM_NTASKS=4 "$gannet" exec true
