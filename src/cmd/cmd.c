@@ -42,17 +42,19 @@ const char *gn_cmd_lost_folder(void)
 {
 	char path[PATH_MAX];
 
-	return getcwd(path, sizeof path) || errno != ENOENT ? "" : "; the working folder of this process does not exist any more, so that "
+	return getcwd(path, sizeof path) || errno != ENOENT ? NULL : "the working folder of this process does not exist any more, so that "
 	       "relative paths lead nowhere: cd to a folder that exists";
 }
 
 int gn_cmd_fail_on(struct gn_log *log, const char *name, const struct gn_err *err)
 {
+	const char *lost = gn_cmd_lost_folder(), *between = lost ? "; " : "";
+
+	lost = lost ? lost : "";
 	if (log && !err->told)
-		gn_log_line(log, err->status == GN_ERR_STOPPED ? GN_LOG_WARN : GN_LOG_ERROR, "%s: %s%s", name, err->text,
-			    gn_cmd_lost_folder());
+		gn_log_line(log, err->status == GN_ERR_STOPPED ? GN_LOG_WARN : GN_LOG_ERROR, "%s: %s%s%s", name, err->text, between, lost);
 	else if (!err->told)
-		fprintf(stderr, "gannet %s: %s%s\n", name, err->text, gn_cmd_lost_folder());
+		fprintf(stderr, "gannet %s: %s%s%s\n", name, err->text, between, lost);
 	return gn_cmd_exit_code(err->cause ? err->cause : err->status);
 }
 

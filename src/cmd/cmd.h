@@ -55,7 +55,7 @@ const struct gn_cmd *gn_cmd_find(const char *name);
 
 /* the exit code for a status */
 int gn_cmd_exit_code(enum gn_status status);
-/* "; the working folder of this process does not exist any more, ...", or "". */
+/* "the working folder of this process does not exist any more, ..."; NULL: it does. */
 const char *gn_cmd_lost_folder(void);
 /* Prints "gannet NAME: text" on standard error, unless another rank tells, and returns the exit code, that of the cause. Of a process whose
  * working folder is gone it says so. */

@@ -123,8 +123,8 @@ static void say_start(const struct gn_exec_meeting *m, const struct gn_exec_envi
 		    m->place.per_node ? "launcher" : "process", (m->place.per_node ? m->place.nodes : m->place.size) == 1 ? ""
 		    : m->place.per_node ? "s" : "es", m->place.nodes, gn_text_plural((uint64_t)m->place.nodes), m->place.master_addr,
 		    m->place.master_port, *as ? "; " : "", as);
-	if (*gn_cmd_lost_folder())
-		gn_log_warn(log, "exec: %s", gn_cmd_lost_folder() + 2);
+	if (gn_cmd_lost_folder())
+		gn_log_warn(log, "exec: %s", gn_cmd_lost_folder());
 	if (kept.len)
 		gn_log_info(log, "exec: set before, and kept: %s", gn_strbuf_text(&kept));
 	gn_strbuf_release(&kept);

@@ -170,8 +170,8 @@ static int run(const void *options, const struct gn_text_list *positional)
 	int code = 0;
 
 	clean_environment();
-	if (!status && *gn_cmd_lost_folder())
-		fprintf(stderr, "gannet launch: warning: %s\n", gn_cmd_lost_folder() + 2);
+	if (!status && gn_cmd_lost_folder())
+		fprintf(stderr, "gannet launch: warning: %s\n", gn_cmd_lost_folder());
 	if (!status)
 		status = make_folder(&folder, &err);
 	if (!status && setenv(GN_BOOTSTRAP_ENDS_ALL, o->keep_going ? "0" : "1", 1))
