@@ -87,7 +87,7 @@ int gn_array_grow(void *array, size_t *room, size_t count, size_t element_bytes)
 	if (count < *room)
 		return 0;
 	memcpy(&items, array, sizeof items);
-	items = realloc(items, wanted * element_bytes);
+	items = reallocarray(items, wanted, element_bytes);
 	if (!items)
 		return -1;
 	memcpy(array, &items, sizeof items);

@@ -166,6 +166,27 @@ static void test_pages(void **state)
 	assert_null(gn_pages_map(SIZE_MAX / 2));
 }
 
+/* Elements stay where the array moves; what cannot be had changes nothing. */
+static void test_array(void **state)
+{
+	size_t room = 0, before;
+	uint64_t *items = NULL, *kept;
+
+	(void)state;
+	for (size_t count = 0; count < 1000; count++) {
+		assert_int_equal(gn_array_grow(&items, &room, count, sizeof *items), 0);
+		assert_true(room > count && room <= (count < 64 ? 64 : 2 * count));
+		items[count] = count;
+	}
+	for (size_t i = 0; i < 1000; i++)
+		assert_int_equal(items[i], i);
+	before = room;
+	kept = items;
+	assert_int_equal(gn_array_grow(&items, &room, room, SIZE_MAX / before), -1);
+	assert_true(items == kept && room == before);
+	free(items);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -177,6 +198,7 @@ int main(void)
 		cmocka_unit_test(test_rng_many_normals),
 		cmocka_unit_test(test_rng_streams_differ),
 		cmocka_unit_test(test_pages),
+		cmocka_unit_test(test_array),
 	};
 
 	return cmocka_run_group_tests_name("base/numbers", tests, NULL, NULL);
