@@ -117,6 +117,9 @@ void gn_options_describe(const struct gn_command *command, const void *target, c
  * differs. */
 void gn_options_compare(const char *before, const char *now, const char *const *skip, const char *between, struct gn_strbuf *out);
 
+/* GN_ERR_MISMATCH when own differs from rank 0's line in that way: "its options are not those of rank 0: --lr 0.1, here 0.2; ...". */
+enum gn_status gn_options_agree(const char *of_rank_0, const char *own, struct gn_err *err);
+
 /* Parsers for use outside tables. GN_ERR_USAGE unless the whole text is a number. */
 enum gn_status gn_parse_int(const char *text, int64_t *out, struct gn_err *err);
 enum gn_status gn_parse_real(const char *text, double *out, struct gn_err *err);

@@ -355,3 +355,16 @@ void gn_options_compare(const char *before, const char *now, const char *const *
 		append_value(&d, out);
 	}
 }
+
+enum gn_status gn_options_agree(const char *of_rank_0, const char *own, struct gn_err *err)
+{
+	struct gn_strbuf text = {0};
+	enum gn_status status = GN_OK;
+
+	gn_options_compare(of_rank_0, own, NULL, ", here ", &text);
+	if (text.len)
+		status = gn_err_set(err, GN_ERR_MISMATCH, "its options are not those of rank 0: %s; start the same command everywhere",
+				    gn_strbuf_text(&text));
+	gn_strbuf_release(&text);
+	return status;
+}

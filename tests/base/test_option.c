@@ -215,6 +215,16 @@ static void test_compare(void **state)
 	gn_strbuf_release(&text);
 }
 
+static void test_agree(void **state)
+{
+	struct gn_err err;
+
+	(void)state;
+	assert_int_equal(gn_options_agree("lr=0.1 mixup= old=1", "lr=0.1 mixup= new=2", &err), GN_OK);
+	assert_int_equal(gn_options_agree("lr=0.1 mixup=", "lr=0.1 mixup=0.2", &err), GN_ERR_MISMATCH);
+	assert_string_equal(err.text, "its options are not those of rank 0: --mixup (none), here 0.2; start the same command everywhere");
+}
+
 /* A recipe fills in what was not given, also where the given value is the default's. */
 static void test_fill(void **state)
 {
@@ -322,6 +332,7 @@ int main(void)
 		cmocka_unit_test(test_texts),
 		cmocka_unit_test(test_describe),
 		cmocka_unit_test(test_compare),
+		cmocka_unit_test(test_agree),
 		cmocka_unit_test(test_fill),
 		cmocka_unit_test(test_file),
 		cmocka_unit_test(test_file_refusals),

@@ -151,18 +151,6 @@ struct gn_agree_item gn_agree_program(void)
 	return item;
 }
 
-static enum gn_status compare_options(const char *of_rank_0, const char *own, struct gn_err *err)
-{
-	struct gn_strbuf text = {0};
-	enum gn_status status = GN_OK;
-
-	gn_options_compare(of_rank_0, own, NULL, ", here ", &text);
-	if (text.len)
-		status = gn_err_set(err, GN_ERR_MISMATCH, "its options are not those of rank 0: %s; start the same command everywhere", gn_strbuf_text(&text));
-	gn_strbuf_release(&text);
-	return status;
-}
-
 enum gn_status gn_agree_options(struct gn_comm *comm, const char *options, struct gn_err *err)
 {
 	uint64_t len = strlen(options) + 1;
@@ -178,7 +166,7 @@ enum gn_status gn_agree_options(struct gn_comm *comm, const char *options, struc
 	if (!status)
 		status = gn_comm_broadcast(comm, first, len, 0, err);
 	if (!status)
-		status = gn_agree_status(comm, compare_options(first, options, err), err);
+		status = gn_agree_status(comm, gn_options_agree(first, options, err), err);
 	free(first);
 	return status;
 }
