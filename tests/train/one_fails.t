@@ -124,6 +124,20 @@ by_address() {
 }
 addressed() { by_address 127.0.0.1 2 && grep -q 'rank 1 failed: unknown option' "$dir/out.0" && grep -q 'rank 1 on .*: unknown option' "$dir/out.1"; }
 check 'a wrong option of one rank that MASTER_ADDR connects' addressed
+one_by_one() { # rank 2 comes when rank 1 has ended for the same reason, which rank 0 alone tells
+	port=$(free_port) first='' bad=0
+	for r in 0 1 2; do
+		test $r != 2 || wait "$p" || test $? = 2 || bad=1
+		# shellcheck disable=SC2086
+		GANNET_SECRET_FILE=$dir/secret RANK=$r WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port timeout -k 5 300 "$gannet" $lenet --no-such-option \
+			>"$dir/out.$r" 2>&1 &
+		p=$! first=${first:-$!}
+	done
+	for p in "$first" "$p"; do wait "$p"; test $? = 2 || bad=1; done
+	cat "$dir"/out.[012]
+	grep -q 'unknown option --no-such-option' "$dir/out.0" && test ! -s "$dir/out.1" && test ! -s "$dir/out.2" && test $bad = 0
+}
+check 'a wrong option of all, who come one by one' one_by_one
 unknown() { # both say so before anything else
 	port=$(free_port) pids=
 	for r in 0 1; do

@@ -185,9 +185,11 @@ static enum gn_status host_heartbeat(struct gn_world *w, struct gn_heartbeat_opt
 		gn_err_prefix(err, GN_WORLD_IFNAMES ", --socket-ifname");
 	if (!status && b->size > 1 && !declines)
 		log_start(w, &info.contact, o->log);
-	b->heartbeat = w->heartbeat;
+	/* a rank that declines as well, and says so, does not keep the others from learning why */
+	b->heartbeat = declines ? NULL : w->heartbeat;
 	if (!status)
 		status = b->ops->root_info(b, &info, sizeof info, NULL, NULL, err);
+	b->heartbeat = w->heartbeat;
 	gn_secret_wipe(&info.random);
 	return status;
 }
