@@ -72,8 +72,6 @@ static enum gn_status check_needs(const struct gn_train_options *o, struct gn_er
 
 	if (!strcmp(o->init_head, "skip") && !gn_init_is_file(o->init))
 		return gn_err_set(err, GN_ERR_USAGE, "--init-head skip is of a file of weights: give --init FILE.safetensors");
-	if (o->freeze.count && o->clip > 0)
-		return gn_err_set(err, GN_ERR_USAGE, "--freeze and --clip cannot be combined: the norm is of all gradients");
 	if (gn_lr_scale_check(&o->lr_scale, err))
 		return GN_ERR_USAGE;
 	if (!o->parallel && gn_options_given(&gn_train_command, o, "pipe-schedule"))

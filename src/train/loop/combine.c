@@ -185,6 +185,7 @@ static const struct gn_train_conflict conflicts[] = {
 	{&features[GLOBAL_BATCH], &features[LOCAL], "a rank trains by the mean of its own batches, of which ranks may have different numbers"},
 	{&features[GLOBAL_BATCH], &features[SERVERS], "servers take the same share of each worker's gradients"},
 	{&features[ELASTIC], &features[LOCAL_FOLDER], "parts of checkpoints are lost with the node that has them"},
+	{&features[FREEZE], &features[CLIP], "the norm is of all gradients"},
 	{&features[AUTO_MESH], &features[ELASTIC], "the ranks that are left form pipelines of as many stages as before: give --parallel pipeline=P"},
 	{&features[AUTO_MESH], &features[ASYNC_PIPELINE], "each micro-batch is an update, so that what is trained depends on the mesh: give the mesh"},
 	{&features[RECOMPUTE], &features[AUTO_MESH], "time and memory of meshes are predicted without it: give the mesh"},
@@ -273,7 +274,8 @@ static enum gn_status refuse(const struct gn_train_options *o, const struct gn_t
 
 	name_given(o, c->one, one, sizeof one);
 	name_given(o, c->other, other, sizeof other);
-	return gn_err_set(err, GN_ERR_USAGE, "%s and %s cannot be combined: %s", one, other, c->reason);
+	return gn_err_set(err, GN_ERR_USAGE, "%s and %s cannot be combined: %s%s", one, other, c->reason,
+			  strstr(c->reason, ": give ") ? "" : "; leave one of them out");
 }
 
 enum gn_status gn_train_check_options(const struct gn_train_options *o, struct gn_err *err)
