@@ -31,7 +31,7 @@ enum gn_status gn_session_open_mesh(struct gn_session *s, struct gn_err *err)
 	const char *asked = s->options->parallel;
 	enum gn_status status = !asked ? GN_OK
 				: gn_mesh_is_auto(asked) ? gn_session_choose_mesh(s, &shape, err)
-							 : gn_mesh_parse(asked, gn_comm_size(s->comm), &shape, err);
+							 : gn_mesh_parse(asked, s->workers, &shape, err);
 
 	if (!status && asked && shape.pipeline == 1 && gn_pipe_kind_is_async(gn_pipe_kind_of(s->options->pipe_schedule)))
 		status = gn_err_set(err, GN_ERR_USAGE, "--pipe-schedule %s is of pipelines, and --parallel %s has none on %d rank%s: give pipeline=P, or leave "
