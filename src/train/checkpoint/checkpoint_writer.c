@@ -100,6 +100,9 @@ static void *run(void *argument)
 		gn_checkpoint_snapshot_to_plain(&w->snapshot, w->layouts, w->own_layouts);
 	w->is_plain = 1;
 	w->status = w->stage == LOCAL ? write_local(w, &w->err) : w->stage == SHARED ? write_shared(w, &w->err) : commit(w, &w->err);
+	/* a folder that somebody has removed meanwhile: nothing that the run was to read is missing */
+	if (w->status == GN_ERR_NOT_FOUND)
+		w->status = w->err.status = GN_ERR_IO;
 	w->cpu_s += gn_clock_thread_cpu_s();
 	atomic_store(&w->is_done, 1);
 	return NULL;
