@@ -5,6 +5,7 @@
 #include "src/base/sha256.h"
 #include "src/train/loop/carried.h"
 #include "src/train/loop/elastic.h"
+#include "src/train/loop/served.h"
 #include "src/train/parallel/mesh.h"
 #include "transport/bootstrap/regroup.h"
 
@@ -187,6 +188,9 @@ enum gn_status gn_train_elastic(const struct gn_train_options *given, const stru
 	o.carried = &carried;
 	o.checkpoint = o.checkpoint ? o.checkpoint : o.join;
 	waits = !*world || gn_regroup_is_spare(o.regroup);
+	/* ranks may be lost before the first world has begun */
+	if (*world)
+		carried.global_batch = o.global_batch ? o.global_batch : o.batch * gn_train_workers(&o, gn_world_size(*world) - ro.spares) * o.accumulate;
 	/* one that is taken into a run which has begun, and whose others are lost before it has their state, has the last checkpoint */
 	carried.goes_back = waits;
 	if (*world && o.spares)

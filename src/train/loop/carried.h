@@ -18,7 +18,7 @@ struct gn_carried {
 	int goes_back;		/* no rank has the whole state: the run goes on from its last checkpoint */
 	struct gn_run_state state; /* after this rank's last finished step */
 	double epoch;		/* the same with its fraction */
-	int64_t global_batch;	/* of the run's first world; 0: not known */
+	int64_t global_batch;	/* of the run's first world; 0: not known, to one that has just joined */
 	int64_t number;		/* of checkpoints that the run has saved */
 	struct gn_checkpoint_snapshot copy; /* in torch's order; what the run has none of is NULL. Owned */
 	struct gn_carried_copy copies[GN_CARRIED_COPIES]; /* instead of it where the state is divided; the newest first. Owned */
@@ -45,7 +45,7 @@ enum gn_status gn_carried_take(struct gn_carried *c, struct gn_session *s, struc
 /* Collective. The state of the rank that has come furthest, on all, or what ranks have together; *done: 0: there is none. For
  * gn_session_restore. */
 enum gn_status gn_carried_give(struct gn_carried *c, struct gn_session *s, int *done, struct gn_err *err);
-/* Collective, at the start of each world: what --elastic-batch makes of the options; remembers the first world's global batch. */
+/* Collective, at the start of each world: what --elastic-batch makes of the options; those who have joined learn the first world's batch. */
 enum gn_status gn_carried_batch(struct gn_carried *c, struct gn_comm *comm, struct gn_train_options *o, struct gn_err *err);
 /* Rank 0, when the first step after a loss begins: a line of the log about what the loss cost. */
 enum gn_status gn_carried_log_recovery(const struct gn_carried *c, struct gn_session *s, struct gn_err *err);

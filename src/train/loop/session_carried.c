@@ -2,7 +2,6 @@
 
 #include "src/base/clock.h"
 #include "src/base/text.h"
-#include "src/train/loop/served.h"
 #include "src/train/loop/session.h"
 #include "src/train/parallel/mesh.h"
 #include "transport/bootstrap/regroup.h"
@@ -173,7 +172,7 @@ static enum gn_status choose_mesh(struct gn_carried *c, struct gn_comm *comm, in
 
 enum gn_status gn_carried_batch(struct gn_carried *c, struct gn_comm *comm, struct gn_train_options *o, struct gn_err *err)
 {
-	int64_t known[2] = {c->global_batch, c->stages}, first;
+	int64_t known[2] = {c->global_batch, c->stages};
 	/* one that has just joined learns it */
 	enum gn_status status = gn_comm_allreduce(comm, known, 2, GN_I64, gn_reduce_of(GN_I64, GN_MAX), err);
 
@@ -181,15 +180,14 @@ enum gn_status gn_carried_batch(struct gn_carried *c, struct gn_comm *comm, stru
 		status = choose_mesh(c, comm, (int)known[1], o, err);
 	if (status)
 		return status;
-	first = known[0];
-	c->global_batch = first ? first : o->global_batch ? o->global_batch : o->batch * gn_train_workers(o, gn_comm_size(comm)) * o->accumulate;
-	if (!first)
+	c->global_batch = known[0];
+	if (c->world == 1)
 		return GN_OK;
 	if (!strcmp(o->elastic_batch, "scale")) {
-		o->lr_batch = o->lr_batch > 0 ? o->lr_batch : (double)first;
+		o->lr_batch = o->lr_batch > 0 ? o->lr_batch : (double)c->global_batch;
 		return GN_OK;
 	}
-	o->global_batch = first;
+	o->global_batch = c->global_batch;
 	o->accumulate = 1;
 	return GN_OK;
 }
