@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <ucs/config/global_opts.h>
 #include <unistd.h>
 
 #define CLOSE_NS 1000000000u
@@ -153,6 +154,13 @@ enum gn_status gn_ucx_create(struct gn_world *world, const char *transport, int 
 	return GN_OK;
 }
 
+/* While endpoints are closed their peers may be gone, which the world tells better than UCX, in its ERROR lines. */
+static void set_ucx_log(const char *level)
+{
+	if (!getenv("UCX_LOG_LEVEL"))
+		ucs_global_opts_set_value("LOG_LEVEL", level);
+}
+
 void gn_ucx_destroy(struct gn_ucx *f)
 {
 	uint64_t until = gn_clock_ns() + CLOSE_NS;
@@ -162,11 +170,13 @@ void gn_ucx_destroy(struct gn_ucx *f)
 		return;
 	/* after a loss UCX also warns of messages of failed operations that nobody received */
 	keep_workers = f->abandoned || f->disowned || gn_world_losses(f->world);
+	set_ucx_log("fatal");
 	for (int i = 0; i < f->rail_count && !f->abandoned; i++)
 		if (f->rails[i].worker)
 			keep_workers |= !gn_ucx_rail_disconnect(&f->rails[i], until);
 	for (int i = 0; i < f->rail_count; i++)
 		gn_ucx_rail_close(&f->rails[i], keep_workers);
+	set_ucx_log("warn");
 	if (f->rail_count > 1 && f->event_fd >= 0)
 		close(f->event_fd);
 	gn_ucx_free_stripes(f);
