@@ -21,12 +21,6 @@ begin() {
 }
 # more_steps NAME COUNT: until the log has so many lines of steps more than now
 more_steps() { await_line $(($2 + $(grep -c '"event": "step"' "$scratch/$1.jsonl"))) '"event": "step"' "$scratch/$1.jsonl"; }
-# After so many more times that threads of a process have waited: a place in what it does, whatever the clock says. At once, if it has ended.
-after_waits() { # PID COUNT
-	perl -e '($pid, $count) = @ARGV;
-		sub waits { my $sum = 0; for (glob "/proc/$pid/task/*/status") { open my $in, "<", $_ or next; /^voluntary_ctxt_switches:\s*(\d+)/ and $sum += $1 while <$in> } $sum }
-		$begun = waits(); select undef, undef, undef, .001 while kill(0, $pid) && waits() < $begun + $count' "$@"
-}
 send() { # SIGNAL NAME RANK...
 	local rank pids=()
 	for rank in "${@:3}"; do pids+=("$(cat "$scratch/$2.$rank.pid")"); done

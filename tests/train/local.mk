@@ -1,6 +1,6 @@
 UNIT_TESTS += tests/train/test_checkpoint_rank tests/train/test_combine tests/train/test_compress tests/train/test_count tests/train/test_cuts tests/train/test_metrics_reader tests/train/test_loader_threads tests/train/test_lr tests/train/test_manifest tests/train/test_mesh tests/train/test_model tests/train/test_networks \
 	tests/train/test_optimizer tests/train/test_owner tests/train/test_pipe_predictor tests/train/test_pipe_schedule tests/train/test_pipeline_parts tests/train/test_plan tests/train/test_preprocess tests/train/test_processors tests/train/test_recipe tests/train/test_metrics_log tests/train/test_safetensors tests/train/test_metrics tests/train/test_servers tests/train/test_step tests/train/test_onnx
-EXTRA_DIST += tests/train/apart tests/train/same_bits tests/train/samples_once tests/train/accuracy tests/train/common.sh tests/train/digits.sh tests/train/elastic.sh tests/train/mesh.sh tests/train/pipeline.sh tests/train/nodes.sh tests/train/net.h tests/train/preprocess.tar tests/train/preprocess.txt \
+EXTRA_DIST += tests/train/apart tests/train/same_bits tests/train/samples_once tests/train/accuracy tests/train/common.sh tests/train/digits.sh tests/train/elastic.sh tests/train/mesh.sh tests/train/pipeline.sh tests/train/net.h tests/train/preprocess.tar tests/train/preprocess.txt \
 	tests/train/elastic_ledger tests/train/preprocess_reference tests/train/read_checkpoint tests/train/torchvision tests/train/trace_check
 
 SHELL_TESTS += tests/train/data_wait.t tests/train/lr_scale.t tests/train/train_top1.t tests/train/predict.t tests/train/checkpoint_local.t tests/train/checkpoint_key.t tests/train/loader_threads.t
@@ -82,7 +82,11 @@ SLOW_TESTS += tests/train/servers.t tests/train/servers_lost.t
 SLOW_TESTS += tests/train/networks.t
 SLOW_TESTS += tests/train/elastic_states.t tests/train/elastic_batch.t tests/train/elastic_join.t tests/train/stage.t tests/train/compress_auto.t tests/train/compress_learns.t tests/train/mesh_compress.t \
 	tests/train/sampling.t tests/train/local_steps.t tests/train/bf16_emulated.t tests/train/pipeline_recompute.t
-EXTRA_DIST += tests/train/tensor_networks.t tests/train/pipeline_networks.t tests/train/mode_faults.t tests/train/elastic_faults.t
+EXTRA_DIST += tests/train/tensor_networks.t tests/train/pipeline_networks.t tests/train/pairs.t tests/train/faults.t
+EXTRA_DIST += tests/train/explore/cover.py tests/train/explore/factors.py tests/train/explore/groups.py tests/train/explore/judge.py \
+	tests/train/explore/launchers.py tests/train/explore/nodes.py tests/train/explore/oracles.py tests/train/explore/page.py \
+	tests/train/explore/process.py tests/train/explore/reference.py tests/train/explore/refusals.py tests/train/explore/strike.py \
+	tests/train/explore/trial.py tests/train/explore/ways.py tests/train/explore/worlds.py
 UNIT_TESTS += tests/train/test_tensor
 tests_train_test_tensor_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_train_test_tensor_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Ranks that are lost in the middle, while the others go on: operations of their groups end with an error that names rank, host,
-# reason and group, long before a limit of time; those of other groups complete and are right. Random faults: GN_FAULTS of them (4;
-# 300 in tests/long), GN_SEED the first.
+# reason and group, long before a limit of time; those of other groups complete and are right. Random faults over such groups are of
+# tests/train/faults.t.
 set -u
 # shellcheck source=tests/transport/common.sh
 . "$GN_SOURCE/tests/transport/common.sh"
@@ -34,40 +34,4 @@ stalled() {
 	grep '^rank 2: column.2.: .* has stalled; ' "$scratch/err" | grep 'rank 4 on .* is lost;' | grep -q 'waiting for rank 8'
 }
 check "a stall after a loss names who does not come" stalled
-
-# A rank that is not killed ends: all is right, or it is told that it was lost itself (stopped for too long). A stall is wrong.
-random_faults() { # SEED TRANSPORT
-	local lost
-	GANNET_HEARTBEAT_TIMEOUT=2.5 GANNET_STALL_TIMEOUT=60 run 8 "$2" random "$1"
-	cat "$scratch/out" "$scratch/err"
-	lost=$(grep -c 'was killed by signal 9 (Killed)$' "$scratch/err")
-	! grep -E '^rank [0-9]+: [^0-9i]|ended with code' "$scratch/err" || return 1
-	(($(grep -cE '^rank [0-9]+: ([0-9]|is lost)' "$scratch/out") + lost == 8))
-}
-seed=${GN_SEED:-$((RANDOM + 1))} count=${GN_FAULTS:-${GN_SANITIZED:+3}} count=${count:-4}
-echo "# GN_SEED=$seed GN_FAULTS=$count"
-for ((i = seed; i < seed + count; i++)); do
-	transport=$( ((i % 2)) && echo tcp || echo auto)
-	check "random faults over $transport, GN_SEED=$i GN_FAULTS=1" random_faults $i "$transport"
-done
-# The same on three nodes with two network devices: messages have fragments on both.
-rails() { # SEED
-	local lost
-	# shellcheck disable=SC2016 # for the shell of each rank
-	timeout -k 5 300 unshare --net --mount bash -c 'mount -t sysfs none /sys && ip link set lo up
-		for i in 0 1; do
-			ip link add r$i type veth peer name p$i && ip addr add 10.$i.0.1/24 dev r$i && ip link set r$i up && ip link set p$i up || exit
-		done
-		UCX_NET_DEVICES=r0,r1 GANNET_HEARTBEAT_TIMEOUT=2.5 GANNET_STALL_TIMEOUT=60 exec "$@"' bash "$gannet" launch -n 8 --keep-going --grace 8 -- \
-		unshare --uts bash -c 'hostname "node$((PMIX_RANK % 3))" && exec "$0" "$@"' "$probe" tcp random "$1" >"$scratch/out" 2>"$scratch/err"
-	cat "$scratch/out" "$scratch/err"
-	lost=$(grep -c 'was killed by signal 9 (Killed)$' "$scratch/err")
-	! grep -E '^rank [0-9]+: [^0-9i]|ended with code' "$scratch/err" || return 1
-	(($(grep -cE '^rank [0-9]+: ([0-9]|is lost)' "$scratch/out") + lost == 8))
-}
-if ((UID == 0)) && unshare --net --mount --uts true 2>/dev/null && command -v ip >/dev/null; then
-	check "random faults over two rails, seed $seed" rails "$seed"
-else
-	skip "two rails" "network namespaces need root"
-fi
 finish
