@@ -127,7 +127,7 @@ def cause_problems(fault, code, text, lines):
         return [] if ended else loss_named(fault, text)
     if kind == "full-checkpoints" and code == 1:
         said = re.search(r"disk/run\S*.*(No space left|room)|(No space left|room).*disk/run", text)
-        return [] if said else [("cause", "no space, and where, is not said")]
+        return first_error(text, "No space left|room") if said else [("cause", "no space, and where, is not said")]
     if kind == "checkpoints-removed" and code == 1:
         return [] if re.search(r"ERROR.*disk/run", text) else [("cause", "the folder is not named")]
     if kind.startswith("shard-") and code == 3:

@@ -138,7 +138,6 @@ def losses(fault, folder, run, code, text):
     problems, ranks, way = [], fault.ranks, fault.way
     codes = run.codes() if way.place == "nodes" else codes_of(text, ranks)
     good = [r for r in codes if codes[r] == 0]
-    fault.note("codes of ranks: " + " ".join(f"{r}:{c}" for r, c in sorted(codes.items())))
     for rank, c in codes.items():
         if c not in (0, 4, 137):
             problems.append(("code", f"rank {rank} ended with {c}, which is none of 0, 4 and 137"))
