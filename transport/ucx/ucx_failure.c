@@ -72,9 +72,10 @@ static enum gn_status check_endpoint(const struct gn_ucx_endpoint *e, int rank, 
 		after_ns = delay_ns;
 	if (gn_clock_ns() - e->broken_ns < after_ns)
 		return GN_OK;
-	return gn_err_set(err, GN_ERR_PEER_LOST, "rank %d on %s is lost: the connection to it%s%s broke (%s)", rank,
+	/* which of the two is cut off is known to neither */
+	return gn_err_set(err, GN_ERR_PEER_LOST, "rank %d on %s is lost: the connection to it%s%s broke (%s at rank %d on %s)", rank,
 			  gn_world_host_of(f->world, rank), *e->rail->device ? " by " : "", e->rail->device,
-			  ucs_status_string(e->broken_status));
+			  ucs_status_string(e->broken_status), gn_world_rank(f->world), gn_world_host_of(f->world, gn_world_rank(f->world)));
 }
 
 enum gn_status gn_ucx_check(const struct gn_ucx *f, const int *ranks, int count, uint64_t after_ns, struct gn_err *err)
