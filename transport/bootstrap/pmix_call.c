@@ -15,6 +15,8 @@
 
 enum gn_status gn_pmix_fail(struct gn_err *err, const char *what, pmix_status_t rc)
 {
+	if (rc == PMIX_ERR_PARTIAL_SUCCESS)
+		return gn_err_set(err, GN_ERR_PEER_LOST, "%s: a rank has ended before all had met; the launcher names it", what);
 	return gn_err_set(err, GN_ERR_FAILED, "%s failed: %s (%d)", what, PMIx_Error_string(rc), rc);
 }
 

@@ -28,7 +28,7 @@ struct gn_pmix_call {
 	pmix_status_t (*call)(struct gn_pmix_call *p); /* of gn_pmix_call_run() */
 };
 
-/* GN_ERR_FAILED with PMIx's error text. */
+/* GN_ERR_FAILED with PMIx's error text; GN_ERR_PEER_LOST for a fence that a rank did not live to see. */
 enum gn_status gn_pmix_fail(struct gn_err *err, const char *what, pmix_status_t rc);
 /* A call with two references: the caller's, and PMIx's, which the caller drops as well if PMIx does not accept the call. NULL: no
  * memory. */

@@ -91,7 +91,8 @@ def loss_named(fault, text):
         problems.append(("cause", f"rank {r} is not named"))
     if not two and "--parallel" in fault.way.options and not fault.starts and f"rank {r}, {stage_of(fault)}, is lost" not in text:
         problems.append(("cause", f"rank {r}, {stage_of(fault)}, is not named"))
-    problems += first_error(text, "|".join(KILLED.format(x) for x in ([r, fault.other] if two else [r])))
+    unmet = ["a rank has ended before all had met"] if fault.starts else []
+    problems += first_error(text, "|".join(unmet + [KILLED.format(x) for x in ([r, fault.other] if two else [r])]))
     return problems if two else problems + others_problems(text, {r})
 
 
