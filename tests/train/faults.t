@@ -25,15 +25,18 @@ import trial
 import ways
 
 PR_SET_PDEATHSIG = 1
-TAIL = 6000  # characters of a run's text that a failure shows
 
 
 def seeds(first, count, pattern, has_nodes):
     """Seeds from the first one on whose ways match, and are possible here."""
     table = ways.all_ways()
+    try:
+        re.compile(pattern)
+    except re.error as e:
+        process.leave(f"GN_WAYS='{pattern}' is no regular expression: {e}")
     possible = [bool(re.search(pattern, w.name)) and (has_nodes or not w.needs_root()) for w in table]
     if not any(possible):
-        sys.exit(f"GN_WAYS='{pattern}' matches no way that is possible here, of: {', '.join(w.name for w in table)}")
+        process.leave(f"GN_WAYS='{pattern}' matches no way that is possible here, of: {', '.join(dict.fromkeys(w.name for w in table))}")
     found, seed = [], first
     while len(found) < count:
         if possible[seed % len(table)]:
@@ -43,8 +46,7 @@ def seeds(first, count, pattern, has_nodes):
 
 
 def enter(scratch):
-    """A worker ends by SIGTERM and with its parent, and the scratch folder is not its own."""
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    """A worker ends with its parent."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     process.enter(scratch)
     if process.Place.private:  # runs in memory: the disk's syncs would take most of the time
@@ -56,7 +58,7 @@ def report(number, r):
     late = "" if r["in_time"] else ", too late"
     print(f"{'not ok' if r['problems'] else 'ok'} {number} - GN_SEED={r['seed']} GN_FAULTS=1: {r['way']}: {r['what']}{late}", flush=True)
     if r["problems"]:
-        lines = [f"{kind}: {text}" for kind, text in r["problems"]] + [f"exit code {r['code']} of: {r['command']}"] + [r["text"][-TAIL:]]
+        lines = [f"{kind}: {text}" for kind, text in r["problems"]] + [f"exit code {r['code']} of: {r['command']}"] + [r["text"]]
         for line in "\n".join(lines).splitlines():
             print("# " + line, flush=True)
 
@@ -80,13 +82,12 @@ def explore(scratch, chosen, jobs, has_nodes):
 
 
 def main():
-    first = int(os.environ.get("GN_SEED") or random.randrange(1, 1000000))
-    count = int(os.environ.get("GN_FAULTS") or 20)
-    jobs = int(os.environ.get("GN_JOBS") or min(2, len(os.sched_getaffinity(0))))
+    first, count = process.number("GN_SEED", random.randrange(1, 1000000), 0), process.number("GN_FAULTS", 20)
+    jobs = process.number("GN_JOBS", min(2, len(os.sched_getaffinity(0))))
+    process.begin()
     has_nodes = nodes.usable()
     chosen = seeds(first, count, os.environ.get("GN_WAYS") or "", has_nodes)
     print(f"# GN_SEED={first} GN_FAULTS={count}", flush=True)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     scratch = tempfile.mkdtemp(prefix="gn-faults.", dir="/tmp")
     try:
         process.pack(scratch, ways.packed())

@@ -84,11 +84,11 @@ def explore(job):
     if c["interrupt"] in ("split", "ranks"):
         c["lr"] = "constant"  # others depend on the number of steps
     begun = time.monotonic()
-    result = {"combo": given(combo), "seed": seed, "problems": problems, "commands": []}
+    result = {"combo": given(combo), "seed": seed, "problems": problems, "commands": [], "what": "fails"}
     try:
         rc, result["commands"], text = perform(c, folder + "/a", TOTAL, 8, [], rng, problems)
         if rc == 1 and c["pipe"] in reference.ASYNC_PIPES and "are not finite at step" in text:
-            result["diverged"] = True  # as documented: such a run ends
+            pass  # as documented: such a run ends
         elif rc == 2:
             problems.append(("refused", f"no row of {factors.page.PAGE} refuses it: {text[-400:]}"))
         elif rc == 0:
@@ -98,6 +98,8 @@ def explore(job):
     except Exception:  # the driver's own, with the combination that has it
         problems.append(("driver", traceback.format_exc()))
     result["seconds"] = time.monotonic() - begun
+    if not problems:
+        result["what"] = f"{result['distance']:.1g} from the plain run ({result['promise']})" if "distance" in result else "no plain run is promised"
     return result
 
 
@@ -125,26 +127,47 @@ class Tap:
     count = failed = 0
 
     @staticmethod
-    def point(name, result):
+    def point(combo, seed, result):
         Tap.count += 1
         Tap.failed += bool(result["problems"])
-        print(f"{'not ok' if result['problems'] else 'ok'} {Tap.count} - {name}".replace("#", ""))
+        print(f"{'not ok' if result['problems'] else 'ok'} {Tap.count} - GN_SEED={seed} GN_COMBO='{json.dumps(given(combo))}': {result['what']}")
+        if os.environ.get("GN_VERBOSE") and "seconds" in result:
+            print(f"# {result['seconds']:.1f} s")
         if result["problems"]:
-            for kind, words in result["problems"]:
-                print("# " + f"{kind}: {words}".replace("\n", "\n#   "))
-            for command in result["commands"]:
-                print("# " + command)
+            lines = [f"{kind}: {words}".strip() for kind, words in result["problems"]] + result["commands"]
+            print("\n".join("# " + line for line in "\n".join(lines).splitlines()))
         sys.stdout.flush()
 
 
+def asked_for(gone):
+    """The combination of GN_COMBO, or None."""
+    text = os.environ.get("GN_COMBO")
+    try:
+        combo = json.loads(text) if text else None
+    except ValueError as e:
+        process.leave(f"GN_COMBO is no JSON: {e}")
+    if combo is None:
+        return None
+    if not isinstance(combo, dict):
+        process.leave("GN_COMBO is no object of factors and values")
+    for f, v in combo.items():
+        if f"{f}={v}" in gone:
+            process.leave(f"{f}={v} is not built or installed here, or not of this processor")
+        if f not in factors.FACTORS or v not in factors.FACTORS[f]:
+            known = ", ".join(map(repr, factors.FACTORS.get(f, factors.FACTORS)))
+            process.leave(f"GN_COMBO: {json.dumps({f: v})} is none of {known}")
+    return combo
+
+
 def one(combo, seed):
-    result = explore((combo, seed))
+    """A combination by itself: run where it is to be accepted, else refused."""
+    try_it = explore if factors.fits(full(combo)) else refusals.refuse
+    result = try_it((combo, seed))
+    Tap.point(combo, seed, result)
     if os.environ.get("GN_MINIMISE") and result["problems"]:
         kind = result["problems"][0][0]
-        combo = cover.minimise(combo, lambda part: kind in [p[0] for p in explore((part, seed))["problems"]])
-        result = explore((combo, seed))
-    print("# " + json.dumps({k: v for k, v in result.items() if k not in ("problems", "commands")}))
-    Tap.point(f"GN_SEED={seed} GN_COMBO='{json.dumps(combo)}'", result)
+        combo = cover.minimise(given(combo), lambda part: kind in [p[0] for p in try_it((part, seed))["problems"]])
+        Tap.point(combo, seed, try_it((combo, seed)))
 
 
 def several(pool, seed, count):
@@ -153,13 +176,10 @@ def several(pool, seed, count):
     jobs = [(c, rng.randrange(10**6)) for c in combos]
     runs = pool.imap(explore, jobs)
     for (c, s), r in zip(jobs, runs):
-        far = f", {r['distance']:.1g} from the plain run ({r['promise']})" if "distance" in r else ""
-        Tap.point(f"GN_SEED={s} GN_COMBO='{json.dumps(given(c))}'{far}", r)
-        if os.environ.get("GN_VERBOSE"):
-            print(f"# {r['seconds']:.1f} s")
+        Tap.point(c, s, r)
     wanted = refusals.jobs(rng, count)
-    for job, r in zip(wanted, pool.imap(refusals.refuse, wanted)):
-        Tap.point(f"refused: {json.dumps(given(job[0]))}", r)
+    for (c, s), r in zip(wanted, pool.imap(refusals.refuse, wanted)):
+        Tap.point(c, s, r)
     pairs, covered = cover.all_pairs(), set(itertools.chain.from_iterable(map(factors.pairs_of, combos)))
     print(f"# seed {seed}: {len(combos)} runs have {len(covered)} of {len(pairs)} pairs of values; {len(wanted)} refusals")
     if count is None:
@@ -167,21 +187,24 @@ def several(pool, seed, count):
 
 
 def main():
+    seed, jobs = process.number("GN_SEED", random.SystemRandom().randrange(10**6), 0), process.number("GN_JOBS", os.cpu_count())
+    count = None if os.environ.get("GN_PAIRS") == "all" else process.number("GN_PAIRS", 20)
+    process.begin()
+    asked_for([])
     scratch = tempfile.mkdtemp(prefix="gn-pairs.")
-    seed = int(os.environ.get("GN_SEED") or random.SystemRandom().randrange(10**6))
-    count = os.environ.get("GN_PAIRS", "20")
     try:
-        print(f"# GN_SEED={seed} GN_PAIRS={count}")
         pack(scratch)
         gone = factors.leave_out(factors.missing_here())
-        if count != "all" and not os.environ.get("GN_COMBO"):
-            factors.leave_out([x for x in cover.COSTLY if "=".join(x) not in gone])
-        if os.environ.get("GN_COMBO"):
+        combo = asked_for(gone)
+        if combo is not None:
             process.enter(scratch)
-            one(json.loads(os.environ["GN_COMBO"]), seed)
+            one(combo, seed)
         else:
-            with multiprocessing.Pool(int(os.environ.get("GN_JOBS") or os.cpu_count()), process.enter, (scratch,)) as pool:
-                several(pool, seed, None if count == "all" else int(count))
+            print(f"# GN_SEED={seed} GN_PAIRS={count or 'all'}", flush=True)
+            if count:
+                factors.leave_out([x for x in cover.COSTLY if "=".join(x) not in gone])
+            with multiprocessing.Pool(jobs, process.enter, (scratch,)) as pool:
+                several(pool, seed, count)
         for value in gone:
             Tap.count += 1
             print(f"ok {Tap.count} - {value} # SKIP not built or installed, or not of this processor")

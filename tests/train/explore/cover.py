@@ -1,6 +1,7 @@
 """Combinations that cover all pairs of values, each of as many that are not covered yet as a greedy choice finds; and the smallest part of one
 that shows a fault."""
 import itertools
+import json
 
 import factors
 from factors import FACTORS, fits, pairs_of, with_needs
@@ -75,6 +76,7 @@ def minimise(combo, shows):
             t = {f: v for f, v in left.items() if f not in names[i:i + chunk]}
             if shows(t):
                 left, shrunk = t, True
+                print(f"# {len(left)} factors show it: {json.dumps(left)}", flush=True)
                 break
         if not shrunk:
             chunk //= 2

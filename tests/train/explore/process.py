@@ -14,13 +14,40 @@ import sys
 import time
 
 SOURCE = os.environ.get("GN_SOURCE") or os.path.realpath(__file__ + "/../../../..")
-BUILD = os.environ.get("GN_BUILD") or SOURCE + "/build"
+BUILD = os.path.abspath(os.environ.get("GN_BUILD") or SOURCE + "/build")
 GANNET = BUILD + "/gannet"
 HANG = 300  # seconds; no result depends on it but for what hangs
 # What no output of ours has: a crash, a library's own report, a null pointer printed, a character that is no text.
 GARBAGE = re.compile(r"Sanitizer|runtime error:|double free|free\(\)|corrupted|Segmentation|[Aa]ssertion|Caught signal|\(null\)|backtrace|UCX +ERROR"
                      r"|stack smashing|PMIX ERROR|[^\x09\x0a\x0d\x1b\x20-\x7e\u00a0-\uffff]")
 CLONE_NEWNS, CLONE_NEWIPC = 0x00020000, 0x08000000
+
+
+def leave(words):
+    """Ends a driver that was asked for what it does not know."""
+    sys.exit(f"{os.path.basename(sys.argv[0])}: {words}")
+
+
+def number(name, default, least=1):
+    """An environment variable."""
+    text = os.environ.get(name) or str(default)
+    if not text.isdigit() or int(text) < least:
+        leave(f"{name}='{text}' is no number of {least} or more")
+    return int(text)
+
+
+def begin():
+    """Of a driver: what is missing, and an end by signals that removes its folder."""
+    if not os.access(GANNET, os.X_OK):
+        leave(f"there is no {GANNET}: GN_BUILD is the folder of a build")
+    for signal_number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(signal_number, lambda n, _: sys.exit(128 + n))
+
+
+def excerpt(text, size=3000):
+    """What a failure shows of a run: its errors and warnings, and its end."""
+    said = [x for x in text[:-size].splitlines() if re.search(r" (ERROR|WARN) |^gannet ", x)]
+    return "\n".join(said[:20]) + "\n...\n" * (len(text) > size) + text[-size:]
 
 
 class Place:
@@ -30,6 +57,8 @@ class Place:
 
 
 def enter(scratch):
+    for signal_number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(signal_number, lambda n, _: os._exit(128 + n))
     Place.data, Place.work = scratch + "/data", f"{scratch}/{os.getpid()}"
     os.makedirs(Place.work + "/tmp", exist_ok=True)
     if os.geteuid() == 0 and not Place.private:

@@ -166,7 +166,8 @@ def compare(perform, c, p, folder, total, mine, problems, result):
         if finite and far > 10 * amplified > CHAOS:
             far, amplified = result["early"] = differs_early(perform, c, p, folder)
         if not finite or far > max(bound, 10 * amplified):
-            problems.append(("results", f"differ from the plain run by {far:.3g} of the way from the start, by {amplified:.3g} for another rounding"))
+            problems.append(("results", f"differ from the plain run by {far:.3g} of the way from the start, by {amplified:.3g} for another rounding: at most "
+                             f"{bound:g}, or ten times the latter"))
         bound = math.inf  # small batches of batch norm amplify rounding: nothing can be said
     if c["ema"] == "on":
         far, finite = oracles.distance(oracles.exported(folder + "/a", c, problems, True), oracles.exported(folder + "/b", p.combo, problems, True), start_parameters(c))

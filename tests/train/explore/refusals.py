@@ -22,9 +22,10 @@ def without_row(pairs):
 
 def jobs(rng, count=None):
     """(combination, seed) of each refused pair of values, or of so many; ranks are what the mesh needs."""
+    some = 60 if count is None else count // 3
     pairs = [p for p in sorted(map(sorted, cover.all_pairs())) if not NEVER & {p[0][0], p[1][0]} and factors.conflicts(with_needs(p))]
     if count is not None:
-        pairs = rng.sample(pairs, min(count, len(pairs)))
+        pairs = rng.sample(pairs, min(count - some, len(pairs)))
     found = []
     for p in pairs:
         c = with_needs(p)
@@ -35,7 +36,7 @@ def jobs(rng, count=None):
             if factors.conflicts(more) == factors.conflicts(c) and factors.usable(more):
                 c = more
         found.append((c, rng.randrange(10**6)))
-    return found + [(senseless(rng), rng.randrange(10**6)) for _ in range(60 if count is None else count // 2)]
+    return found + [(senseless(rng), rng.randrange(10**6)) for _ in range(some)]
 
 
 def senseless(rng):
@@ -92,13 +93,14 @@ def refuse(job):
     c, problems, folder = full(combo), [], Place.work + "/refused"
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(folder)
-    result, texts, is_row = {"combo": combo, "problems": problems, "commands": []}, {}, bool(factors.conflicts(c))
+    result, texts, is_row = {"combo": combo, "problems": problems, "commands": [], "what": "refused"}, {}, bool(factors.conflicts(c))
     for i, launcher in enumerate(FACTORS["launcher"]):
         argv = [factors.program(c), "train", *factors.arguments(c, folder, seed + i if i else None), "--batch", "8", "--steps", "2", "--checkpoint", folder + "/ckpt"]
         rc, texts[launcher] = told(c, launcher, argv, folder, problems)
-        result["commands"].append(f"{launcher}: {shlex.join(argv)}")
+        command, variables = launchers.started({**c, "launcher": launcher}, argv, folder)
+        result["commands"].append(" ".join(f"{k}={v}" for k, v in variables.items()) + " " + shlex.join(command))
         if rc == 0 and not is_row:
-            return result
+            return {**result, "what": "accepted"}
         if rc == 0:
             problems.append(("accepted", f"{launcher}: though a row refuses it"))
     if len(set(texts.values())) > 1:
@@ -107,7 +109,7 @@ def refuse(job):
         words_of(c, next(iter(texts.values())), problems)
         rc, text = alone(argv, folder)
         if rc != 2:
-            problems.append(("waits", f"rank 0 of two alone: {rc}: {text[-400:]}"))
+            problems.append(("waits", f"RANK=0 of WORLD_SIZE=2 alone: code {rc}: {text[-400:]}"))
     return result
 
 

@@ -13,7 +13,7 @@ import nodes
 import strike
 import ways
 import worlds
-from process import HANG, Place, Run, read_log, remains, send
+from process import HANG, Place, Run, excerpt, read_log, remains, send
 
 # a rank that starts late is held back before gannet begins
 LATE = '[ "$PMIX_RANK" != "$0" ] || sleep "$1"; shift; exec "$@"'
@@ -184,13 +184,13 @@ def judged(fault, folder, result):
     if code is None:
         return hung(run)
     problems, well = verdict(fault, folder, run, code, in_time)
-    text = run.text()
+    text = excerpt(run.text())
     run.end()
     went_on = fault.kind == "losses" and in_time
     if not well or fault.kind == "full-log":
         more, again = resume(fault, folder, data)
         problems += more
-        text += "--- resumed:\n" + again
+        text += "--- resumed:\n" + excerpt(again)
     lost = went_on or fault.way.lost == "elastic" and fault.kind == "two"
     if not problems:
         problems += judge.finished(fault, folder, bits=not lost)
