@@ -129,7 +129,7 @@ def verdict(fault, folder, run, code, in_time):
     """Problems of the run that was struck, and whether it came to its end well."""
     text = run.text()
     lines = read_log(folder + "/logs/log.jsonl")[0]
-    problems = [("fault", n) for n in fault.lines] + judge.text_problems(text) + [("remains", w) for w in left_behind(fault, run)]
+    problems = [("fault", n) for n in fault.lines] + judge.text_problems(fault, text) + [("remains", w) for w in left_behind(fault, run)]
     if fault.kind == "losses" and in_time:
         more, well = worlds.losses(fault, folder, run, code, text)
         return problems + more, well
@@ -162,7 +162,7 @@ def resume(fault, folder, data):
         problems.append(("resume", f"exit code {code}"))
     else:
         problems += judge.resume_problems(fault, folder, step, text)
-    problems += judge.text_problems(text) + [("remains", "after the resume: " + w) for w in remains(run)]
+    problems += judge.text_problems(fault, text) + [("remains", "after the resume: " + w) for w in remains(run)]
     run.end()
     return problems, text
 
