@@ -191,7 +191,8 @@ def parameters(fault, folder):
 def finished(fault, folder, bits=True):
     """A run that came to its end: its log, its checkpoints, its parameters."""
     lines, wrong = read_log(folder + "/logs/log.jsonl")
-    torn = fault.kind == "full-log" and len(wrong) == 1 and "is no JSON" in wrong[0]  # the line that came when the disk was full
+    # the line that was written when the disk was full, or by a process that was killed: a write ends early at the end of a page
+    torn = fault.kind in ("full-log", "kill", "kill-launcher", "two") and len(wrong) == 1 and "is no JSON" in wrong[0]
     problems = [] if torn else [("log", w) for w in wrong]
     if not lines or lines[-1]["event"] != "end" or lines[-1].get("step") != ways.steps_of(fault.way):
         problems.append(("log", f"does not end with step {ways.steps_of(fault.way)}: {json.dumps(lines[-1:])[:200]}"))

@@ -118,7 +118,8 @@ def came_to_its_end(fault, folder, text):
         if expected != digest:
             problems.append(("bits", f"parameters are not those of a stop and a start at {spans}: {digest}, not {expected}"))
     resumes = [x for x in lines if x["event"] == "resume"]
-    if resumes and not set(map(int, re.findall(r"\brank (\d+)", str(resumes[0].get("after"))))) & fault.struck:
+    cut = any(kind in ("cut", "blink") for _, kind, _, _ in fault.strikes)  # each side calls the other one lost
+    if resumes and not cut and not set(map(int, re.findall(r"\brank (\d+)", str(resumes[0].get("after"))))) & fault.struck:
         problems.append(("cause", f"no rank that was struck is named by the line resume: {resumes[0].get('after')}"))
     if code := tool(folder, "info", folder + "/disk/run")[0]:
         problems.append(("checkpoint", f"gannet info ended with {code}"))
