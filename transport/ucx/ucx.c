@@ -154,29 +154,35 @@ enum gn_status gn_ucx_create(struct gn_world *world, const char *transport, int 
 	return GN_OK;
 }
 
-/* While endpoints are closed their peers may be gone, which the world tells better than UCX, in its ERROR lines. */
-static void set_ucx_log(const char *level)
+/* While endpoints are closed their peers may be gone, which the world tells better than UCX in its ERROR lines. level: what is to be said, and
+ * then what was said before. */
+static void set_ucx_log(char level[32])
 {
-	if (!getenv("UCX_LOG_LEVEL"))
-		ucs_global_opts_set_value("LOG_LEVEL", level);
+	char before[32];
+
+	if (getenv("UCX_LOG_LEVEL") || ucs_global_opts_get_value("LOG_LEVEL", before, sizeof before) != UCS_OK)
+		return;
+	ucs_global_opts_set_value("LOG_LEVEL", level);
+	memcpy(level, before, sizeof before);
 }
 
 void gn_ucx_destroy(struct gn_ucx *f)
 {
 	uint64_t until = gn_clock_ns() + CLOSE_NS;
+	char level[32] = "fatal";
 	int keep_workers;
 
 	if (!f)
 		return;
 	/* after a loss UCX also warns of messages of failed operations that nobody received */
 	keep_workers = f->abandoned || f->disowned || gn_world_losses(f->world);
-	set_ucx_log("fatal");
+	set_ucx_log(level);
 	for (int i = 0; i < f->rail_count && !f->abandoned; i++)
 		if (f->rails[i].worker)
 			keep_workers |= !gn_ucx_rail_disconnect(&f->rails[i], until);
 	for (int i = 0; i < f->rail_count; i++)
 		gn_ucx_rail_close(&f->rails[i], keep_workers);
-	set_ucx_log("warn");
+	set_ucx_log(level);
 	if (f->rail_count > 1 && f->event_fd >= 0)
 		close(f->event_fd);
 	gn_ucx_free_stripes(f);
