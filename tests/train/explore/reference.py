@@ -1,5 +1,6 @@
 """The plain run that a combination has the results of, by training.md (What gives the same results): on one rank or without the mesh, with the
 same samples and batches a step; and how far the two may be apart."""
+import copy
 import math
 import random
 
@@ -141,7 +142,9 @@ def noise(perform, p, folder, total, want, c):
 
 
 def differs_early(perform, c, p, folder):
-    """The same after two steps, before much is made of rounding: (distance, noise)."""
+    """The same after two steps, before much is made of rounding: (distance, noise). They are fewer than those of a warm-up."""
+    c, p = {**c, "lr": "constant"}, copy.copy(p)
+    p.combo = {**p.combo, "lr": "constant"}
     for name, combo, batch, more in (("d", c, 8, []), ("e", p.combo, p.batch, p.more)):
         if perform(combo, folder + "/" + name, EARLY, batch, more, random.Random(1), [], reference=True)[0] != 0:
             return math.inf, 0.0
