@@ -41,7 +41,7 @@ def perform(fault, folder):
     if told + lost != fault.ranks:
         problems.append(("groups", f"{told} ranks have told how they ended and {lost} were killed, of {fault.ranks}"))
     problems += [("remains", w) for w in remains(run)]
-    if garbage := garbage_in(text):
+    if garbage := garbage_in(text, killed=True):
         problems.append(("garbage", garbage))
     run.end()
     return problems, text, run

@@ -91,7 +91,8 @@ def loss_named(fault, text):
         problems.append(("cause", f"rank {r} is not named"))
     if not two and "--parallel" in fault.way.options and not fault.starts and f"rank {r}, {stage_of(fault)}, is lost" not in text:
         problems.append(("cause", f"rank {r}, {stage_of(fault)}, is not named"))
-    unmet = ["a rank has ended before all had met"] if fault.starts else []
+    # under --keep-going ranks wait for one that was killed before it could meet them, as long as they are told to
+    unmet = ["a rank has ended before all had met", *[f"has waited for rank {r} for .* which has not come"] * (fault.way.lost == "worker")] if fault.starts else []
     problems += first_error(text, "|".join(unmet + [KILLED.format(x) for x in ([r, fault.other] if two else [r])]))
     return problems if two else problems + others_problems(text, {r})
 
@@ -207,8 +208,5 @@ def finished(fault, folder, bits=True):
 
 
 def text_problems(fault, text):
-    """What is no text of ours. libpmix in the launcher says UNREACHABLE of a rank that is killed while it connects, behind our line about it."""
-    if fault.starts and fault.kind in ("kill", "two"):
-        text = re.sub(r"^\[\S+\] PMIX ERROR: UNREACHABLE in file .*$", "", text, flags=re.M)
-    found = garbage_in(text)
+    found = garbage_in(text, fault.kind == "losses" or fault.starts and fault.kind in ("kill", "two"))
     return [("garbage", found)] if found else []

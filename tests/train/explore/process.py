@@ -179,7 +179,13 @@ def command_of(pid):
         return "?"
 
 
-def garbage_in(text):
+# libpmix in the launcher, and UCX in a rank that connects by shared memory, say it themselves of a rank that is killed meanwhile
+OF_KILLED = re.compile(r"^\[\S+\] PMIX ERROR: UNREACHABLE in file .*$|^.* mm_(?:posix|ep)\.c:\d+ +UCX +ERROR (?:open\(file_name=/proc/\d+/fd/|mm ep failed to connect).*$", re.M)
+
+
+def garbage_in(text, killed=False):
+    """What is no text of ours; killed: ranks were killed while others connected to them."""
+    text = OF_KILLED.sub("", text) if killed else text
     m = GARBAGE.search(text)
     return text[max(0, m.start() - 200):m.end() + 200] if m else ""
 
