@@ -75,6 +75,16 @@ def check_accepted(c, folder, problems, result, rng):
         oracles.compare_samples(folder + "/a", folder + "/b", TOTAL, problems)
 
 
+def overflows(c, folder, rng, result):
+    """Whether the plain run has no finite numbers either: batch norm over the two values of a channel that small micro-batches have."""
+    plain = reference.reference_of(c)
+    if not plain.promise:
+        return False
+    rc, more, text = perform(plain.combo, folder + "/b", TOTAL, plain.batch, plain.more, rng, [], reference=True)
+    result["commands"] += ["# the plain run:"] + more
+    return rc == 1 and "are not finite at" in text
+
+
 def explore(job):
     """One combination against its oracles."""
     combo, seed = job
@@ -89,6 +99,8 @@ def explore(job):
         rc, result["commands"], text = perform(c, folder + "/a", TOTAL, 8, [], rng, problems)
         if rc == 1 and c["pipe"] in reference.ASYNC_PIPES and "are not finite at step" in text:
             pass  # as documented: such a run ends
+        elif rc == 1 and "are not finite at" in text and overflows(c, folder, rng, result):
+            result["overflows"] = True
         elif rc == 2:
             problems.append(("refused", f"no row of {factors.page.PAGE} refuses it: {text[-400:]}"))
         elif rc == 0:
@@ -99,7 +111,8 @@ def explore(job):
         problems.append(("driver", traceback.format_exc()))
     result["seconds"] = time.monotonic() - begun
     if not problems:
-        result["what"] = f"{result['distance']:.1g} from the plain run ({result['promise']})" if "distance" in result else "no plain run is promised"
+        result["what"] = (f"{result['distance']:.1g} from the plain run ({result['promise']})" if "distance" in result
+                          else "no finite numbers, as in the plain run" if result.get("overflows") else "no plain run is promised")
     return result
 
 
