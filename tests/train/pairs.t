@@ -76,8 +76,9 @@ def check_accepted(c, folder, problems, result, rng):
 
 
 def overflows(c, folder, rng, result):
-    """Whether the plain run has no finite numbers either: batch norm over the two values of a channel that small micro-batches have."""
-    plain = reference.reference_of(c)
+    """Whether the plain run has no finite numbers either: batch norm over the two values of a channel that small micro-batches have. Of
+    asynchronous updates, which promise no plain run, that of synchronous ones."""
+    plain = reference.reference_of({**c, "update": DEFAULT})
     if not plain.promise:
         return False
     rc, more, text = perform(plain.combo, folder + "/b", TOTAL, plain.batch, plain.more, rng, [], reference=True)
