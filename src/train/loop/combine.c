@@ -82,6 +82,7 @@ static int asks_tensor(const struct gn_train_options *o)
 ASKS(async_pipeline, gn_pipe_kind_is_async(gn_pipe_kind_of(o->pipe_schedule))) /* which needs a pipeline */
 ASKS(recompute, o->recompute)
 ASKS(resize, o->resize_schedule != NULL)
+ASKS(host_optimizer, !strcmp(o->optimizer, "adamw") || !strcmp(o->optimizer, "rmsprop"))
 ASKS(freeze, o->freeze.count > 0)
 ASKS(elastic, gn_elastic_least(o) > 0)
 /* Others may join. */
@@ -109,7 +110,7 @@ VALUE_OF(pipe_schedule)
 
 enum { COMPRESS, AUTO_COMPRESS, JOINT_COMPRESS, AUTO_MESH, LOSSY, DGC, LOCAL, SHARD, SHARD_GRADIENTS, GPU, SHARED, NETWORK, ALLREDUCE, OTHER_THAN_SGD, LARGE_BATCH, NESTEROV, AVERAGE, SERVERS,
        ASYNC, CLIP, SYNC_BN, HALVING, TRACE, CLASS_WEIGHTS, ELASTIC, GROWTH, LOCAL_FOLDER, PIPELINE, ASYNC_PIPELINE, RESIZE, FREEZE,
-       KEPT_BATCH, SCALED_BATCH, GLOBAL_BATCH, TENSOR, RECOMPUTE };
+       KEPT_BATCH, SCALED_BATCH, GLOBAL_BATCH, TENSOR, RECOMPUTE, HOST_OPTIMIZER };
 static const struct gn_train_feature features[] = {
 	[COMPRESS] = {"--compress", "--compress topk:0.1", asks_compress, compress_of},
 	[AUTO_COMPRESS] = {"--compress auto", "--compress auto", asks_auto_compress, compress_of},
@@ -145,6 +146,7 @@ static const struct gn_train_feature features[] = {
 	[TENSOR] = {"--parallel with tensor", "--parallel data=1,tensor=2", asks_tensor, parallel_of},
 	[ASYNC_PIPELINE] = {"--pipe-schedule pipedream or decoupled", "--pipe-schedule pipedream", asks_async_pipeline, pipe_schedule_of},
 	[RECOMPUTE] = {"--recompute", "--parallel data=1,pipeline=2 --recompute", asks_recompute, NULL},
+	[HOST_OPTIMIZER] = {"--optimizer adamw or rmsprop", "--optimizer adamw", asks_host_optimizer, optimizer_of},
 	[RESIZE] = {"--resize-schedule", "--resize-schedule 0:16,1:28", asks_resize, NULL},
 	[FREEZE] = {"--freeze", "--freeze conv1.*", asks_freeze, NULL},
 };
@@ -196,6 +198,7 @@ static const struct gn_train_conflict conflicts[] = {
 	{&features[PIPELINE], &features[LOCAL], "stages of one network cannot train by themselves"},
 	{&features[PIPELINE], &features[SHARD_GRADIENTS], "a stage adds up the gradients of its micro-batches before ranks sum them: give --shard optimizer"},
 	{&features[PIPELINE], &features[SERVERS], "servers have the whole network's parameters"},
+	{&features[HOST_OPTIMIZER], &features[GPU], "their update is computed on processors only"},
 	{&features[PIPELINE], &features[GPU], "stages compute in the host's memory only"},
 	{&features[PIPELINE], &features[LOCAL_FOLDER], "each stage writes its own part of a checkpoint, and nodes keep whole ones"},
 	{&features[PIPELINE], &features[RESIZE], "stages exchange activations of one size"},

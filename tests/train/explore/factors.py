@@ -188,7 +188,7 @@ def usable(c):
         return False
     if c["resize"] == "on" and c["model"] != "resnet20" or c["threads"] == "2" and c["ranks"] in "34":
         return False
-    return c["device"] != "emulated" or (c["model"] != "mobilenet_v2" and c["precision"] == DEFAULT and c["optimizer"] not in ("adamw", "rmsprop"))
+    return c["device"] != "emulated" or (c["model"] != "mobilenet_v2" and c["precision"] == DEFAULT)
 
 
 def fits(c):
