@@ -138,6 +138,8 @@ def cause_problems(fault, code, text, lines):
         return [("cause", "a rank that was asked to stop is called lost")] if kind == "term" else []
     if kind == "full-log" and not ended and "cannot write the log" not in text:
         return [("cause", "nothing says that lines of the log were lost")]
+    if code == 5 and kind == "term" and ended and "stopped on request while it waited to be taken in" in text:
+        return []  # the spare alone, which no other rank waits for
     if code == 5:
         return stopped_whole(fault, lines)
     return []
