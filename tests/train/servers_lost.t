@@ -45,6 +45,26 @@ check 'the other worker' test "$(code_of server 1)" = 4
 check 'and the other server' test "$(code_of server 2)" = 4
 check 'which names it' grep -q 'parameter server: rank 3 on ' "$scratch/server.err"
 check 'the last checkpoint stands' "$gannet" info "$scratch/server"
+# A worker that has done its steps is told that the run went well when the first one, which saves, has ended well. The first one stands still
+# # while the other comes to its last step: in fifty looks in a row it uses no processor then, or is gone.
+has_rested() {
+	local before=$used
+	used=$(cut -d ' ' -f 14,15 "/proc/$1/stat" 2>/dev/null)
+	[[ ! $used || $used == "$before" ]] && ((++rests)) || rests=0
+	((rests > 50))
+}
+early() {
+	local used='' rests=0
+	GANNET_HEARTBEAT_TIMEOUT=60 begin early 3 3 --steps 200 --update async --servers 1 --checkpoint "$scratch/early" || return 1
+	send STOP early 0
+	until_true has_rested "$(cat "$scratch/early.1.pid")"
+	send KILL early 2
+	send CONT early 0
+	! wait "$launcher"
+}
+check 'a server is killed when one worker has done its steps' early
+check 'the first worker ends with 4' test "$(code_of early 0)" = 4
+check 'and the one that was done' test "$(code_of early 1)" = 4
 for update in async ssp:2; do
 	check "$update, and a worker that serves is killed" kills "shared-$update" 3 1 KILL --update "$update" --servers shared
 	check 'ends the first worker with code 4' test "$(code_of "shared-$update" 0)" = 4

@@ -135,7 +135,6 @@ static void take_call(struct gn_served_worker *w, enum gn_server_kind kind, cons
 	} else {
 		w->has_left = 1;
 		s->state.stop |= ((const struct gn_server_leave *)header)->stop;
-		gn_server_answer(w, NULL, 0, NULL, 0);
 		gn_server_release(s);
 	}
 }

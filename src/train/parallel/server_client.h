@@ -46,7 +46,7 @@ enum gn_status gn_server_client_commit(struct gn_server_client *c, struct gn_ser
 /* The first worker: parameters and slots. drains: first waits until all others have left. In sync all workers call it together: the
  * others serve their own parts meanwhile. */
 enum gn_status gn_server_client_fetch(struct gn_server_client *c, int drains, const struct gn_server_arrays *a, struct gn_err *err);
-/* The last call. stop: the others are to end, too. Blocks; a rank that serves as well until all workers have left. */
+/* The last call. stop: the others are to end, too. Blocks until all workers have left. */
 enum gn_status gn_server_client_leave(struct gn_server_client *c, int stop, struct gn_err *err);
 /* What the first server said with the last commit; norm2 is of all servers. */
 const struct gn_server_state *gn_server_client_state(const struct gn_server_client *c);

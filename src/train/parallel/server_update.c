@@ -99,6 +99,15 @@ static int others_train(const struct gn_served_worker *one)
 	return count;
 }
 
+/* Whether the run is over: the first worker has saved what it saves. */
+static int all_have_left(const struct gn_server *s)
+{
+	for (int r = 0; r < s->workers; r++)
+		if (!s->list[r].is_lost && !s->list[r].has_left)
+			return 0;
+	return 1;
+}
+
 /* Clocks of the slowest worker that trains. */
 static uint64_t slowest_clock(const struct gn_server *s)
 {
@@ -131,6 +140,8 @@ void gn_server_release(struct gn_server *s)
 			gn_server_answer_open(w, difference(s, &w->open));
 		else if (w->waits_for == GN_SERVER_FETCH && !others_train(w))
 			gn_server_answer_fetch(w);
+		else if (w->waits_for == GN_SERVER_LEAVE && all_have_left(s))
+			gn_server_answer(w, NULL, 0, NULL, 0);
 		else if (w->waits_for == GN_SERVER_COMMIT && s->options.spec.mode != GN_UPDATE_SYNC &&
 			 (s->state.stop || gn_server_may_go(&s->options.spec, w->clock, slowest)))
 			answer_commit(w, slowest);

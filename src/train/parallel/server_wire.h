@@ -6,7 +6,8 @@
  *   push    message  worker             a range of gradients of its present clock
  *   commit  call     worker             the clock's gradients are complete. Answered, when the mode lets the worker go on, with parameters
  *   fetch   call     first worker       parameters and slots; or also: when all other workers have left
- *   leave   call     worker             it has ended; or also: the others are to stop
+ *   leave   call     worker             it has ended; or also: the others are to stop. Answered when all workers have left or are lost, so
+ *                                       that no process says that the run went well before the first worker has saved it
  */
 #ifndef GN_TRAIN_PARALLEL_SERVER_WIRE_H
 #define GN_TRAIN_PARALLEL_SERVER_WIRE_H
