@@ -119,10 +119,14 @@ def go(fault, run, folder):
 # --- the verdict ---
 
 def left_behind(fault, run):
-    """A killed launcher's folder of temporary files is removed by the next launcher."""
-    if fault.kind == "kill-launcher":
-        return [f"processes {pids}" for pids in [run.left()] if pids]
-    return remains(run)
+    """A killed launcher's folder of temporary files is removed by the next launcher. UCX unlinks a shared file as soon as it has made it: each rank
+    that is killed with its launcher may leave the one that it was about to unlink."""
+    if fault.kind != "kill-launcher":
+        return remains(run)
+    problems = [f"processes {pids}" for pids in [run.left()] if pids]
+    for name in [n for n in os.listdir("/dev/shm") if Place.private and n.startswith("ucx_shm_posix_")][:fault.ranks]:
+        os.unlink("/dev/shm/" + name)
+    return problems
 
 
 def verdict(fault, folder, run, code, in_time):
