@@ -64,21 +64,23 @@ def report(number, r):
 
 
 def explore(scratch, chosen, jobs, has_nodes):
-    """Runs the faults and prints a point for each. Returns how many points there were."""
-    number = late = 0
+    """Runs the faults and prints a point for each. Returns how many points there were, and how many of them failed."""
+    number = late = failed = 0
     with multiprocessing.Pool(jobs, enter, (scratch,)) as pool:
         for r in pool.imap(trial.perform, chosen):
             number += 1
             late += not r["in_time"]
+            failed += bool(r["problems"])
             report(number, r)
     print(f"# {number - late} faults came while ranks trained, {late} when the run was over")
     if len(chosen) >= 20:
         number += 1
+        failed += 4 * late > 3 * len(chosen)
         print(f"{'ok' if 4 * late <= 3 * len(chosen) else 'not ok'} {number} - at least a quarter of the faults come while ranks train")
     if not has_nodes:
         number += 1
         print(f"ok {number} - cut links and full disks # SKIP namespaces and mounts need root")
-    return number
+    return number, failed
 
 
 def main():
@@ -94,9 +96,11 @@ def main():
         for name in ("key", "secret"):
             with open(os.open(f"{scratch}/data/{name}", os.O_WRONLY | os.O_CREAT, 0o600), "wb") as f:
                 f.write(os.urandom(32))
-        print(f"1..{explore(scratch, chosen, jobs, has_nodes)}")
+        number, failed = explore(scratch, chosen, jobs, has_nodes)
+        print(f"1..{number}")
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+    sys.exit(failed > 0)
 
 
 if __name__ == "__main__":
