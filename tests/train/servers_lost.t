@@ -46,7 +46,7 @@ check 'and the other server' test "$(code_of server 2)" = 4
 check 'which names it' grep -q 'parameter server: rank 3 on ' "$scratch/server.err"
 check 'the last checkpoint stands' "$gannet" info "$scratch/server"
 # A worker that has done its steps is told that the run went well when the first one, which saves, has ended well. The first one stands still
-# # while the other comes to its last step: in fifty looks in a row it uses no processor then, or is gone.
+# while the other comes to its last step: in fifty looks in a row it uses no processor then, or is gone.
 has_rested() {
 	local before=$used
 	used=$(cut -d ' ' -f 14,15 "/proc/$1/stat" 2>/dev/null)
