@@ -1,5 +1,7 @@
 #include "src/base/option.h"
 
+#include "src/base/text.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -68,19 +70,30 @@ static enum gn_status parse_shape(const char *text, struct gn_shape_2d *out, str
 	return GN_OK;
 }
 
+static const char *next_choice(const char *choice)
+{
+	choice += strcspn(choice, "|");
+	return *choice ? choice + 1 : NULL;
+}
+
 static int choice_fits(const char *choices, const char *text)
 {
 	size_t len = strlen(text);
 
-	while (choices) {
-		const char *bar = strchr(choices, '|');
-		size_t word = bar ? (size_t)(bar - choices) : strlen(choices);
-
-		if (word == len && !strncmp(choices, text, len))
+	for (; choices; choices = next_choice(choices))
+		if (strcspn(choices, "|") == len && !strncmp(choices, text, len))
 			return 1;
-		choices = bar ? bar + 1 : NULL;
-	}
 	return 0;
+}
+
+static enum gn_status no_choice(const char *choices, const char *text, struct gn_err *err)
+{
+	struct gn_text_nearest n = {.word = text};
+
+	for (const char *c = choices; c; c = next_choice(c))
+		gn_text_offer(&n, c, strcspn(c, "|"));
+	return gn_err_set(err, GN_ERR_USAGE, "'%s' is not one of %s%s%.*s%s", text, choices, n.name ? "; did you mean " : "", (int)n.name_len,
+			  n.name ? n.name : "", n.name ? "?" : "");
 }
 
 static enum gn_status check_bounds(const struct gn_option *o, double value, const char *text, struct gn_err *err)
@@ -118,7 +131,7 @@ static enum gn_status store(const struct gn_option *o, const char *text, void *t
 	enum gn_status status;
 
 	if (o->choices && !choice_fits(o->choices, text))
-		return gn_err_set(err, GN_ERR_USAGE, "'%s' is not one of %s", text, o->choices);
+		return no_choice(o->choices, text, err);
 	switch (o->kind) {
 	case GN_OPTION_FLAG:
 		return parse_flag(text, field, err);
@@ -146,51 +159,24 @@ static enum gn_status store(const struct gn_option *o, const char *text, void *t
 	return gn_err_set(err, GN_ERR_FAILED, "option --%s has an unknown kind", o->name);
 }
 
-static size_t edit_distance(const char *a, const char *b)
-{
-	enum { LONGEST = 40 };
-	size_t row[LONGEST + 1], n = strlen(b);
-
-	if (n > LONGEST)
-		return LONGEST;
-	for (size_t j = 0; j <= n; j++)
-		row[j] = j;
-	for (size_t i = 1; a[i - 1]; i++) {
-		size_t diagonal = row[0];
-
-		row[0] = i;
-		for (size_t j = 1; j <= n; j++) {
-			size_t best = diagonal + (a[i - 1] != b[j - 1]);
-
-			diagonal = row[j];
-			if (row[j] + 1 < best)
-				best = row[j] + 1;
-			if (row[j - 1] + 1 < best)
-				best = row[j - 1] + 1;
-			row[j] = best;
-		}
-	}
-	return row[n];
-}
-
-/* text: "name" or "name=value". */
+/* text: "name" or "name=value". Names of other programs' options stand for those of the table that say so. */
 static enum gn_status unknown(const struct gn_command *c, const char *text, struct gn_err *err)
 {
-	const char *nearest = NULL;
 	char word[64];
-	size_t best = 4;
+	struct gn_text_nearest nearest = {.word = word};
 
 	snprintf(word, sizeof word, "%.*s", (int)strcspn(text, "="), text);
 	for (size_t i = 0; i < c->option_count; i++) {
-		size_t distance = edit_distance(word, c->options[i].name);
+		const struct gn_option *o = &c->options[i];
 
-		if (distance < best) {
-			best = distance;
-			nearest = c->options[i].name;
+		for (const char *also = o->also; also; also = next_choice(also)) {
+			gn_text_offer(&nearest, also, strcspn(also, "|"));
+			nearest.name = nearest.name == also ? o->name : nearest.name;
 		}
+		gn_text_offer(&nearest, o->name, strlen(o->name));
 	}
-	if (nearest)
-		return gn_err_set(err, GN_ERR_USAGE, "unknown option --%s; did you mean --%s?", word, nearest);
+	if (nearest.name)
+		return gn_err_set(err, GN_ERR_USAGE, "unknown option --%s; did you mean --%s?", word, nearest.name);
 	return gn_err_set(err, GN_ERR_USAGE, "unknown option --%s; see gannet %s --help", word, c->name);
 }
 

@@ -46,6 +46,7 @@ struct gn_option {
 	double min, max;	  /* INT, SIZE, REAL; both 0: no bounds */
 	const char *choices;	  /* CHOICE: required; other kinds: optional, restricts the accepted texts */
 	int required;
+	const char *also;	  /* names that other programs have for it, "batch-size|bs": for messages only; NULL: none */
 	const char *zero;	  /* INT: a word for 0, which then may be out of bounds; NULL: none */
 };
 

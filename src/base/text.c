@@ -1,5 +1,6 @@
 #include "src/base/text.h"
 
+#include <ctype.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -85,4 +86,60 @@ int gn_text_ends_with(const char *text, const char *ending)
 	size_t len = strlen(text), ending_len = strlen(ending);
 
 	return len > ending_len && !strcmp(text + len - ending_len, ending);
+}
+
+static int same_letter(char a, char b)
+{
+	return tolower((unsigned char)(a == '_' ? '-' : a)) == tolower((unsigned char)(b == '_' ? '-' : b));
+}
+
+/* Letters to add, leave out or change (Levenshtein). */
+static size_t edit_distance(const char *word, const char *name, size_t name_len)
+{
+	enum { LONGEST = 40 };
+	size_t row[LONGEST + 1];
+
+	if (name_len > LONGEST)
+		return LONGEST;
+	for (size_t j = 0; j <= name_len; j++)
+		row[j] = j;
+	for (size_t i = 1; word[i - 1]; i++) {
+		size_t diagonal = row[0];
+
+		row[0] = i;
+		for (size_t j = 1; j <= name_len; j++) {
+			size_t best = diagonal + !same_letter(word[i - 1], name[j - 1]);
+
+			diagonal = row[j];
+			best = row[j] + 1 < best ? row[j] + 1 : best;
+			row[j] = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
+		}
+	}
+	return row[name_len];
+}
+
+/* Whether name is the word's beginning up to a - or _, or has the initials of its parts. */
+static int abbreviates(const char *word, const char *name, size_t name_len)
+{
+	size_t initials = 0, same = 0;
+
+	while (same < name_len && word[same] && same_letter(word[same], name[same]))
+		same++;
+	for (const char *p = word; *p && initials <= name_len; p++)
+		if (p == word || same_letter(p[-1], '-'))
+			initials = initials < name_len && same_letter(*p, name[initials]) ? initials + 1 : name_len + 1;
+	return (same == name_len && same_letter(word[same], '-')) || initials == name_len;
+}
+
+void gn_text_offer(struct gn_text_nearest *n, const char *name, size_t name_len)
+{
+	size_t len = strlen(n->word), distance = edit_distance(n->word, name, name_len), most = len < 9 ? (len + 1) / 3 : 3;
+
+	if (len > 2 && name_len > 1 && abbreviates(n->word, name, name_len))
+		distance = distance && most ? 1 : distance;
+	if (distance <= most && (!n->name || distance < n->distance)) {
+		n->name = name;
+		n->name_len = name_len;
+		n->distance = distance;
+	}
 }

@@ -24,4 +24,15 @@ const char *gn_text_plural(uint64_t count);
 /* Whether ending ends text and is not all of it. */
 int gn_text_ends_with(const char *text, const char *ending);
 
+/* The search for the name that a misspelt word stands for: zeroed but for word, then every name is offered. */
+struct gn_text_nearest {
+	const char *word;
+	const char *name; /* borrowed from the offers, name_len bytes; NULL: none is near */
+	size_t name_len, distance;
+};
+
+/* A name is near when few letters differ (case, - and _ are alike), when it is the word's beginning up to a - or _ ("batch" of "batch_size"),
+ * or its initials ("lr" of "learning-rate"). The first of equally near ones stays. */
+void gn_text_offer(struct gn_text_nearest *n, const char *name, size_t name_len);
+
 #endif

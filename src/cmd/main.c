@@ -234,6 +234,18 @@ static void keep_hangup(int argc, char **argv, char **environment)
 
 __attribute__((section(".preinit_array"), used)) static void (*const keep_hangup_first)(int, char **, char **) = keep_hangup;
 
+static int unknown(const char *command)
+{
+	struct gn_text_nearest nearest = {.word = command};
+	char name[64];
+
+	for (size_t i = 0; i < gn_cmd_count; i++)
+		gn_text_offer(&nearest, gn_cmd_table[i]->command->name, strlen(gn_cmd_table[i]->command->name));
+	fprintf(stderr, "gannet: no command '%s'; %s%s%s\n", gn_text_visible(command, name, sizeof name),
+		nearest.name ? "did you mean gannet " : "see gannet --help", nearest.name ? nearest.name : "", nearest.name ? "?" : "");
+	return GN_EXIT_USAGE;
+}
+
 int main(int argc, char **argv)
 {
 	const struct gn_cmd *cmd;
@@ -249,22 +261,21 @@ int main(int argc, char **argv)
 	}
 	if (!strcmp(argv[1], "--version"))
 		return print_version();
-	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
+	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || (!strcmp(argv[1], "help") && argc == 2)) {
 		overview(stdout);
 		return finish_stdout(GN_EXIT_DONE);
+	}
+	if (!strcmp(argv[1], "help")) {
+		cmd = gn_cmd_find(argv[2]);
+		return cmd ? print_help(cmd->command) : unknown(argv[2]);
 	}
 	if (!strcmp(argv[1], "--man"))
 		return print_man(argv[2]);
 	if (!strcmp(argv[1], "--completion"))
 		return print_completion();
 	cmd = gn_cmd_find(argv[1]);
-	if (!cmd) {
-		char name[64];
-
-		fprintf(stderr, "gannet: no command '%s'; see gannet --help\n",
-			gn_text_visible(argv[1], name, sizeof name));
-		return GN_EXIT_USAGE;
-	}
+	if (!cmd)
+		return unknown(argv[1]);
 	apply_site(cmd);
 	gn_world_ends_job();
 	gn_world_set_command(cmd->command->name);

@@ -19,13 +19,13 @@ static const struct gn_option options[] = {
 		 "--checkpoint folder, named options"},
 	{.name = "data", .kind = GN_OPTION_TEXT, .offset = FIELD(data), .value_name = "DIR", .required = 1,
 	 .help = "training dataset, written by gannet pack"},
-	{.name = "val", .kind = GN_OPTION_TEXT, .offset = FIELD(val), .value_name = "DIR",
+	{.name = "val", .also = "val-dir|test", .kind = GN_OPTION_TEXT, .offset = FIELD(val), .value_name = "DIR",
 	 .help = "validation dataset; without it no evaluation takes place"},
 	{.name = "stage", .kind = GN_OPTION_TEXT, .offset = FIELD(stage), .value_name = "DIR",
 	 .help = "copy --data and --val to this folder of each node's own disk, under their names, while the run reads them: each shard is "
 		 "read from the copy once that is complete and verified, with the same results. The next run finds the copies"},
 	GN_CMD_KEY_OPTION(FIELD(key_file)),
-	{.name = "model", .kind = GN_OPTION_CHOICE, .offset = FIELD(model), .value_name = "NAME", .required = 1,
+	{.name = "model", .also = "arch", .kind = GN_OPTION_CHOICE, .offset = FIELD(model), .value_name = "NAME", .required = 1,
 	 .choices = gn_model_names, .help = "network"},
 	{.name = "recipe", .kind = GN_OPTION_CHOICE, .offset = FIELD(recipe), .value_name = "NAME",
 	 .choices = gn_recipe_names,
@@ -52,7 +52,7 @@ static const struct gn_option options[] = {
 	 .min = 0, .max = 1e9, .help = "linear scaling: --lr is the rate for a global batch of N; 0: no scaling"},
 	{.name = "schedule", .kind = GN_OPTION_CHOICE, .offset = FIELD(schedule), .value_name = "NAME",
 	 .initial = "cosine", .choices = "constant|step|cosine|polynomial", .help = "learning rate schedule after warm-up"},
-	{.name = "warmup-epochs", .kind = GN_OPTION_REAL, .offset = FIELD(warmup_epochs), .value_name = "X",
+	{.name = "warmup-epochs", .also = "warmup", .kind = GN_OPTION_REAL, .offset = FIELD(warmup_epochs), .value_name = "X",
 	 .initial = "0", .min = 0, .max = 1e6, .help = "epochs of linear warm-up, less than the length of the run"},
 	{.name = "lr-start", .kind = GN_OPTION_REAL, .offset = FIELD(lr_start), .value_name = "X", .initial = "-1",
 	 .min = -1, .max = 1e6,
@@ -97,7 +97,7 @@ static const struct gn_option options[] = {
 	{.name = "sync-bn", .kind = GN_OPTION_TEXT, .offset = FIELD(sync_bn), .value_name = "all|node|N",
 	 .help = "batch norm statistics over all ranks, the ranks of a node, or groups of N ranks, for small batches per rank "
 		 "(default: separate for each rank)"},
-	{.name = "weight-decay", .kind = GN_OPTION_REAL, .offset = FIELD(weight_decay), .value_name = "X",
+	{.name = "weight-decay", .also = "wd", .kind = GN_OPTION_REAL, .offset = FIELD(weight_decay), .value_name = "X",
 	 .initial = "1e-4", .min = 0, .max = 1, .help = "weight decay"},
 	{.name = "decay-all", .kind = GN_OPTION_FLAG, .offset = FIELD(decay_all), .initial = "0",
 	 .help = "weight decay also on biases and batch norm"},
@@ -112,7 +112,7 @@ static const struct gn_option options[] = {
 	 .help = "stochastic depth: probability that an image skips the last residual block, less for earlier ones (efficientnet_b0, "
 		 "convnext_tiny); -1: the network's own, 0.2 and 0.1"},
 	GN_CMD_SAMPLE_OPTIONS(FIELD),
-	{.name = "init", .kind = GN_OPTION_TEXT, .offset = FIELD(init), .value_name = "HOW",
+	{.name = "init", .also = "pretrained", .kind = GN_OPTION_TEXT, .offset = FIELD(init), .value_name = "HOW",
 	 .help = "initial parameters: PATH of a safetensors file of F32, F16 or BF16 (unknown tensors are named and ignored), "
 		 "formula, or seed:N "
 		 "(default: seed:N with the value of --seed)"},
@@ -125,7 +125,7 @@ static const struct gn_option options[] = {
 	{.name = "lr-scale", .kind = GN_OPTION_LIST, .offset = FIELD(lr_scale), .value_name = "PATTERN=X",
 	 .help = "learning rate times X for parameters whose names match PATTERN, such as 'layer1.*=0.1'; may be repeated, the last that "
 		 "matches counts"},
-	{.name = "checkpoint", .kind = GN_OPTION_TEXT, .offset = FIELD(checkpoint), .value_name = "DIR",
+	{.name = "checkpoint", .also = "output-dir|save-dir", .kind = GN_OPTION_TEXT, .offset = FIELD(checkpoint), .value_name = "DIR",
 	 .help = "folder for checkpoints, written after epochs, at the end of the run, and on a signal; one run at a time"},
 	{.name = "checkpoint-key", .kind = GN_OPTION_TEXT, .offset = FIELD(checkpoint_key), .value_name = "FILE",
 	 .help = "encrypt checkpoints with this key (AES-256-GCM): 32 bytes, readable by their owner only; --resume, eval, predict, export and "
@@ -184,7 +184,7 @@ static const struct gn_option options[] = {
 	 .choices = GN_DEVICE_CHOICES,
 	 .help = "host: oneDNN; cuda: one GPU per rank of a node; auto: cuda if present, else host; ref: the plain-C reference, "
 		 "slow"},
-	{.name = "precision", .kind = GN_OPTION_CHOICE, .offset = FIELD(precision), .value_name = "NAME", .initial = "fp32",
+	{.name = "precision", .also = "amp", .kind = GN_OPTION_CHOICE, .offset = FIELD(precision), .value_name = "NAME", .initial = "fp32",
 	 .choices = GN_PRECISION_CHOICES,
 	 .help = "type of activations and their gradients. With bf16 and fp16, parameters, their gradients and batch statistics "
 		 "stay fp32, and all sums are accumulated in fp32 or better. bf16 needs processors with bfloat16 instructions "
@@ -210,7 +210,7 @@ static const struct gn_option options[] = {
 	{.name = "threads", .kind = GN_OPTION_INT, .offset = FIELD(threads), .value_name = "N", .initial = "0", .min = 0,
 	 .max = 4096, .help = "compute threads per rank; 0: the processors of its affinity mask divided among the ranks that share "
 		 "them"},
-	{.name = "loader-threads", .kind = GN_OPTION_INT, .offset = FIELD(loader_threads), .value_name = "N|auto",
+	{.name = "loader-threads", .also = "workers|num-workers", .kind = GN_OPTION_INT, .offset = FIELD(loader_threads), .value_name = "N|auto",
 	 .initial = "2", .min = 1, .max = 1024, .zero = "auto",
 	 .help = "threads per rank that read and decode; auto: chosen in the first steps from what decoding and a step take, at most the "
 		 "rank's processors; the results are the same"},

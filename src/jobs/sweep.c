@@ -20,10 +20,11 @@ struct axis {
 
 static enum gn_status add_name(struct gn_sweep *s, const char *text, const char *what, const char **values, struct gn_err *err)
 {
-	size_t len = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789-");
+	size_t len = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789-_");
 
 	if (!len || *text == '-' || text[len] != '=' || !text[len + 1])
-		return gn_err_set(err, GN_ERR_USAGE, "%s '%s': not NAME=..., with the name of an option without dashes", what, text);
+		return gn_err_set(err, GN_ERR_USAGE, "%s '%s': not NAME=..., with the name of an option of train without the leading dashes, such as "
+				  "weight-decay=...", what, text);
 	for (int i = 0; i < s->parameters; i++)
 		if (strlen(s->names[i]) == len && !strncmp(s->names[i], text, len))
 			return gn_err_set(err, GN_ERR_USAGE, "%s '%s': --%s is given twice", what, text, s->names[i]);

@@ -20,7 +20,7 @@ struct target {
 static const struct gn_option options[] = {
 	{.name = "quick", .letter = 'q', .kind = GN_OPTION_FLAG, .offset = offsetof(struct target, quick), .initial = "1",
 	 .help = "skip what is known"},
-	{.name = "batch", .letter = 'b', .kind = GN_OPTION_INT, .offset = offsetof(struct target, batch),
+	{.name = "batch", .letter = 'b', .also = "images-per-step", .kind = GN_OPTION_INT, .offset = offsetof(struct target, batch),
 	 .value_name = "N", .initial = "64", .help = "samples a rank", .min = 1, .max = 65536},
 	{.name = "memory", .kind = GN_OPTION_SIZE, .offset = offsetof(struct target, memory), .value_name = "BYTES",
 	 .help = "memory"},
@@ -93,6 +93,11 @@ static void test_refusals(void **state)
 		const char *line, *text;
 	} cases[] = {
 		{"pack a --out o --bach 3", "did you mean --batch"},
+		{"pack a --out o --Batch_Size 3", "did you mean --batch"},
+		{"pack a --out o --images-per-step=3", "did you mean --batch"},
+		{"pack a --out o --memory-order-yes 3", "did you mean --memory"},
+		{"pack a --out o --mode fest", "'fest' is not one of fast|slow; did you mean fast?"},
+		{"pack a --out o --mode fast-slow-both", "not one of fast|slow"},
 		{"pack a --out o --frobnicate", "unknown option --frobnicate"},
 		{"pack a --out o --batch 0", "outside 1 to 65536"},
 		{"pack a --out o --batch 3x", "not a whole number"},

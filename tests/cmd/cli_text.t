@@ -45,6 +45,14 @@ whole() { # of 80 columns, in a man page, too, which indents them by 7
 	done | (! grep .)
 }
 check 'with synopsis and examples' whole
+expect 2 "no command 'trian'; did you mean gannet train[?]$" 'a misspelt command is told the nearest' "$gannet" trian
+expect 2 "no command 'frobnicate'; see gannet --help$" 'if there is one' "$gannet" frobnicate
+expect 0 '^Usage: gannet preflight' 'help COMMAND is COMMAND --help' "$gannet" help preflight
+expect 2 "no command 'preflite'; did you mean gannet preflight[?]$" 'of commands that there are' "$gannet" help preflite
+for pair in batch_size:batch learning-rate:lr wd:weight-decay workers:loader-threads num_workers:loader-threads arch:model; do
+	expect 2 "did you mean --${pair#*:}[?]$" "--${pair%:*} of other programs" "$gannet" train "--${pair%:*}" 1
+done
+expect 2 'did you mean resnet18[?]$' 'a misspelt network' "$gannet" train --data d --model resnet-18
 expect 0 'SOCKET_IFNAME the' 'help names the variable of the interfaces' "$gannet" --help
 expect 0 'interfaces of the exchange at start and of heartbeats' 'and all that uses them' "$gannet" --help
 

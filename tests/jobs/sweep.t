@@ -21,6 +21,8 @@ expect 2 "gannet sweep rerun --failed DIR" "rerun says what" sweep rerun x
 expect 3 "ledger.jsonl" "a folder that is no sweep" sweep status .
 expect 2 "would stop none" "a halving by one" sweep run --halving 1 --grid lr=1 -- train --model lenet --data d
 expect 2 "^gannet sweep: trial 1: train: .*--lrr" "an option that train has not" sweep run -n --grid lrr=1 -- train --model lenet --data d
+expect 2 "unknown option --weight_decay; did you mean --weight-decay?" "or has by another name" sweep run -n --grid weight_decay=1 -- train --model lenet --data d
+expect 2 "without the leading dashes, such as weight-decay=" "a name as on the command line" sweep run -n --grid --lr=1 -- train --model lenet --data d
 expect 2 "^gannet sweep: trial 2: train: --batch: " "each trial is checked" sweep run --grid batch=1,x -- train --model lenet --data d
 expect 2 "^gannet sweep: trial 2: train: .*cannot be combined" "with what it combines" sweep run --grid compress=none,int8 -- train --model lenet --data d --local-steps 4
 check "nothing was made" test -z "$(ls)"
