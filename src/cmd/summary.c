@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <time.h>
 #include <unistd.h>
 
 struct summary_options {
@@ -47,15 +48,25 @@ static void print_stages(const struct gn_account *a)
 		       100 * a->bubble_formula, a->stage_bytes[i] * 1e-6);
 }
 
+/* Of numbers of any size, what can be read: 0.024, 1.35, 13.5, 135. */
+static int decimals(double hours)
+{
+	return hours < 0.1 ? 3 : hours < 10 ? 2 : hours < 100;
+}
+
 /* 80 columns. */
 static void print_text(const struct gn_account *a, const char *path)
 {
 	struct gn_strbuf advice = {0};
-	char shown[256];
+	double now = (double)time(NULL);
+	char shown[256], state[64];
 
+	snprintf(state, sizeof state, "%s", a->state);
+	if (gn_account_is_dead(a, now))
+		snprintf(state, sizeof state, "stopped: no line for %.0f minutes", (now - a->last_time) / 60);
 	printf("%s\n%s, %d rank%s on %d node%s, %d start%s, step %llu of %llu, %s\n", gn_text_visible(path, shown, sizeof shown), a->model,
 	       a->ranks, gn_text_plural((uint64_t)a->ranks), a->nodes, gn_text_plural((uint64_t)a->nodes), a->starts,
-	       gn_text_plural((uint64_t)a->starts), (unsigned long long)a->step, (unsigned long long)a->total_steps, a->state);
+	       gn_text_plural((uint64_t)a->starts), (unsigned long long)a->step, (unsigned long long)a->total_steps, state);
 	if (a->patience[0])
 		printf("ended by --patience:\n  %s\n", a->patience);
 	print_part("wall", a->wall_s, a->wall_s, "");
@@ -76,7 +87,8 @@ static void print_text(const struct gn_account *a, const char *path)
 		printf("core hours: not in the log, which has the usage of the first worker only\n");
 		printf("peak memory %.3g GB, of the first worker\n", a->max_rss_bytes / 1e9);
 	} else if (a->usage_starts) {
-		printf("core hours %.4g of %d processors, %.4g used (%.0f %%)%s\n", a->available_s / 3600, a->processors, a->cpu_s / 3600,
+		printf("%.*f core hours of %d processor%s, %.*f used (%.0f %%)%s\n", decimals(a->available_s / 3600), a->available_s / 3600, a->processors,
+		       gn_text_plural((uint64_t)a->processors), decimals(a->cpu_s / 3600), a->cpu_s / 3600,
 		       a->available_s > 0 ? 100 * a->cpu_s / a->available_s : 0,
 		       a->usage_starts < a->starts ? "; not of every start" : "");
 		printf("peak memory %.3g GB, of rank %d\n", a->max_rss_bytes / 1e9, a->max_rss_rank);
@@ -97,7 +109,8 @@ static void print_job(const struct gn_slurm_job *j, const struct gn_account *a)
 	       gn_text_plural((uint64_t)j->node_count), j->cpus, gn_text_plural((uint64_t)j->cpus), j->restarts, gn_text_plural((uint64_t)j->restarts));
 	if (j->accounted) {
 		print_part("  waiting in the queue", j->waited_s, j->waited_s + j->elapsed_s, "   of waiting and running");
-		printf("  core hours %.4g, %.4g used by all steps (%.0f %%), by sacct\n", j->core_s / 3600, j->cpu_s / 3600,
+		printf("  %.*f core hours, %.*f used by all steps (%.0f %%), by sacct\n", decimals(j->core_s / 3600), j->core_s / 3600,
+		       decimals(j->cpu_s / 3600), j->cpu_s / 3600,
 		       j->core_s > 0 ? 100 * j->cpu_s / j->core_s : 0);
 	}
 	/* ranks are spread over the nodes evenly */

@@ -253,6 +253,7 @@ static void add_usage(struct reader *r, const json_t *usage)
 	a->is_usage_partial |= ranks < a->ranks;
 	r->cpu_s = number_or_0(usage, "cpu_s");
 	r->available_s = number_or_0(usage, "age_s") * a->processors;
+	a->waiting = r->available_s > 0 && ranks > 0 ? number_or_0(usage, "waited_s") / ranks / number_or_0(usage, "age_s") : 0;
 	a->cpu_s += r->cpu_s;
 	a->available_s += r->available_s;
 	if (number_or_0(usage, "max_rss_bytes") > a->max_rss_bytes) {
@@ -429,6 +430,11 @@ double gn_account_left_s(const struct gn_account *a)
 	/* with what interrupted training so far */
 	return (double)(a->total_steps - a->step) * a->step_ms / 1e3 *
 	       (a->training_s > 0 ? (a->training_s + a->evaluation_s + a->checkpoint_s) / a->training_s : 1);
+}
+
+int gn_account_is_dead(const struct gn_account *a, double now)
+{
+	return !strcmp(a->state, "running") && now - a->last_time > 600 && now - a->last_time > 10 * a->interval_s;
 }
 
 double gn_account_goodput(const struct gn_account *a)

@@ -53,6 +53,7 @@ struct gn_account {
 	int usage_starts, processors, max_rss_rank;
 	int is_usage_partial;				/* some line counts fewer ranks than train: no core hours */
 	double cpu_s, available_s, max_rss_bytes;	/* available_s: processors times how long rank 0's process lived */
+	double waiting;					/* share of the last start in which ranks had no processor to compute on; 0: not told */
 
 	int saves_by_minutes, saves_by_steps, saves_by_epochs; /* options of the last start that set when to save; none: a log without options */
 
@@ -78,6 +79,8 @@ enum gn_status gn_account_update(struct gn_account_log *log, struct gn_account *
 void gn_account_close(struct gn_account_log *log);
 /* Seconds to the last step at the present rate; NaN: not known. */
 double gn_account_left_s(const struct gn_account *a);
+/* Whether a log without an end has no line for so long before now (seconds since 1970) that its run must be over: 10 minutes, or 10 intervals. */
+int gn_account_is_dead(const struct gn_account *a, double now);
 /* The share of the wall time that finished steps took which were not lost; NaN: not known. */
 double gn_account_goodput(const struct gn_account *a);
 /* Both into an open object. */

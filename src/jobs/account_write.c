@@ -159,24 +159,30 @@ void gn_account_advise(const struct gn_account *a, struct gn_strbuf *out)
 
 	/* 80 columns */
 	if (a->data_s > 0.05 * training)
-		gn_strbuf_printf(out, "data: steps wait %.0f %% of their time; more --loader-threads, or gannet stage\n"
-				 "  (gannet bench decode and bench io measure what feeds them)\n", 100 * a->data_s / training);
+		gn_strbuf_printf(out, "data: steps waited %.0f %% of their time for images; raise --loader-threads, or\n"
+				 "  copy the data to local disks (gannet stage); gannet bench decode and bench io\n  tell which\n", 100 * a->data_s / training);
 	cheaper = fewer_nodes(a, &nodes);
 	if (cheaper > 0)
-		gn_strbuf_printf(out, "gradients: steps wait %.0f %% of their time; %d node%s: %.0f %% cheaper an epoch or more,\n"
-				 "  in %.1f times the time\n", 100 * a->communication_s / training, nodes,
+		gn_strbuf_printf(out, "gradients: steps waited %.0f %% of their time for them; on %d node%s an epoch\n"
+				 "  would cost at least %.0f %% fewer node hours, and last %.1f times as long\n", 100 * a->communication_s / training, nodes,
 				 gn_text_plural((uint64_t)nodes), cheaper, (double)a->nodes / nodes * (1 - cheaper / 100));
 	else if (a->ranks > 1 && a->communication_s > 0.1 * training)
-		gn_strbuf_printf(out, "gradients: steps wait %.0f %% of their time; fewer ranks: up to %.0f %% less an epoch\n",
-				 100 * a->communication_s / training, 100 * a->communication_s / training);
+		gn_strbuf_printf(out, "gradients: steps waited %.0f %% of their time for them; fewer ranks would need\n"
+				 "  at most %.0f %% less processor time an epoch\n", 100 * a->communication_s / training, 100 * a->communication_s / training);
 	if (a->lost_s > 0.05 * wall)
-		gn_strbuf_printf(out, "restarts: %.0f %% of the time was done again; %s %s\n", 100 * a->lost_s / wall,
+		gn_strbuf_printf(out, "restarts: steps that had to be done again took %.0f %% of the time;\n  %s %s\n", 100 * a->lost_s / wall,
 				 a->saves_by_epochs ? "set" : "lower", a->saves_by_epochs ? "--checkpoint-minutes" : saving_options(a));
 	if (a->checkpoint_s > 0.05 * wall)
-		gn_strbuf_printf(out, "checkpoints: %.0f %% of the time; raise %s\n", 100 * a->checkpoint_s / wall, saving_options(a));
+		gn_strbuf_printf(out, "checkpoints: training stood still for them %.0f %% of the time;\n  raise %s\n", 100 * a->checkpoint_s / wall,
+				 saving_options(a));
 	if (a->evaluation_s > 0.15 * wall)
-		gn_strbuf_printf(out, "evaluation: %.0f %% of the time; evaluate less often\n", 100 * a->evaluation_s / wall);
-	if (a->usage_starts && !a->is_usage_partial && a->available_s > 0 && a->cpu_s < 0.5 * a->available_s)
-		gn_strbuf_printf(out, "processors: %.1f of %d in use; ask for fewer, or use more threads\n",
+		gn_strbuf_printf(out, "evaluation: it took %.0f %% of the time; evaluate less often (--eval-every)\n", 100 * a->evaluation_s / wall);
+	if (!a->usage_starts || a->is_usage_partial || !(a->available_s > 0))
+		return;
+	if (a->waiting > 0.1)
+		gn_strbuf_printf(out, "processors: ranks waited %.0f %% of their time for one, which other programs had,\n"
+				 "  or more threads than there are: srun --exclusive gives a job its own\n", 100 * a->waiting);
+	else if (a->cpu_s < 0.5 * a->available_s)
+		gn_strbuf_printf(out, "processors: %.1f of %d were in use; ask for fewer, or raise --threads\n",
 				 a->cpu_s / a->available_s * a->processors, a->processors);
 }

@@ -32,7 +32,7 @@ print("summary %.2f s, rusage %.2f s" % (s["core_hours_used"] * 3600, cpu))
 PY
 check "its summary adds up, and has the processor time of all ranks" python3 "$scratch/check.py" "$scratch/summary.json" "$scratch/cpu"
 expect 0 "^lenet, 2 ranks on 1 node, 2 starts, step 48 of 48, end$" "as text" "$gannet" summary "$log"
-expect 0 "^core hours [0-9.e-]+ of [0-9]+ processors?, [0-9.e-]+ used \([0-9]+ %\)$" "with core hours" "$gannet" summary "$log"
+expect 0 "^[0-9]+(\.[0-9]+)? core hours of [0-9]+ processors?, [0-9.]+ used \([0-9]+ %\)$" "with core hours" "$gannet" summary "$log"
 expect 0 "^step 48 of 48 \(100 %\)  epoch 3.00$" "top prints the state" "$gannet" top "$log"
 state() { "$gannet" top --json "$log" | python3 -c 'import json, sys; s = json.load(sys.stdin); print(s["state"], len(s["recent_loss"]), s["left_s"])'; }
 expect 0 "^end [0-9]+ None$" "and as JSON" state
@@ -45,7 +45,7 @@ check "80 columns" columns
 # before the first of them.
 sed '/"event": "end"/d; s/, "usage": {[^}]*}//' "$log" >"$scratch/killed.jsonl"
 expect 0 "  running, (done, )?last line [0-9]+ s ago" "a run without an end runs" "$gannet" top "$scratch/killed.jsonl"
-expect 0 "^core hours.*(not in the log|; not of every start)" "and not all core hours are known" "$gannet" summary "$scratch/killed.jsonl"
+expect 0 "core hours.*(not in the log|; not of every start)" "and not all core hours are known" "$gannet" summary "$scratch/killed.jsonl"
 cat >"$scratch/live.py" <<'PY'
 import fcntl, os, pty, re, select, signal, struct, subprocess, sys, termios, time
 log, top = sys.argv[2], [sys.argv[1], "top", "--interval", "0.2", sys.argv[2]]

@@ -86,6 +86,20 @@ static void usage_of_one_rank(void **state)
 	gn_strbuf_release(&advice);
 }
 
+/* A log that ends without an end. */
+static void dead(void **state)
+{
+	struct gn_account a;
+
+	(void)state;
+	assert_int_equal(account(START("start", "10:00:00", "0") STEP("10:00:12", "10", "2.0") STEP("10:02:12", "20", "2.0"), &a), GN_OK);
+	assert_string_equal(a.state, "running");
+	assert_false(gn_account_is_dead(&a, a.last_time + 601));
+	assert_true(gn_account_is_dead(&a, a.last_time + 1201));
+	strcpy(a.state, "end");
+	assert_false(gn_account_is_dead(&a, a.last_time + 1201));
+}
+
 static void one_start(void **state)
 {
 	struct gn_account a;
@@ -301,27 +315,38 @@ static void advice(void **state)
 	gn_account_advise(&a, &text);
 	for (const char *at = gn_strbuf_text(&text); *at; at++)
 		lines += *at == '\n';
-	assert_int_equal(lines, 7);
-	assert_non_null(strstr(gn_strbuf_text(&text), "data: steps wait 20 % of their time;"));
-	assert_non_null(strstr(gn_strbuf_text(&text), "up to 30 % less"));
+	assert_int_equal(lines, 11);
+	for (const char *at = gn_strbuf_text(&text); *at; at += strcspn(at, "\n") + 1)
+		assert_true(strcspn(at, "\n") <= 80);
+	assert_non_null(strstr(gn_strbuf_text(&text), "data: steps waited 20 % of their time for images;"));
+	assert_non_null(strstr(gn_strbuf_text(&text), "fewer ranks would need\n  at most 30 % less processor time"));
 	/* of 30 %, what 3/4 of the gradient is more than 1/2 */
 	gn_strbuf_clear(&text);
 	a.nodes = 4;
 	gn_account_advise(&a, &text);
-	assert_non_null(strstr(gn_strbuf_text(&text), "steps wait 30 % of their time; 2 nodes: 10 % cheaper an epoch or more,\n  in 1.8 times the time\n"));
+	assert_non_null(strstr(gn_strbuf_text(&text), "on 2 nodes an epoch\n  would cost at least 10 % fewer node hours, and last 1.8 times as long\n"));
 	/* one node alone has no gradients to wait for if it has one rank, and otherwise nobody knows */
 	gn_strbuf_clear(&text);
 	a.nodes = a.ranks = 2;
 	gn_account_advise(&a, &text);
-	assert_non_null(strstr(gn_strbuf_text(&text), "1 node: 30 % cheaper an epoch or more,\n  in 1.4 times the time\n"));
+	assert_non_null(strstr(gn_strbuf_text(&text), "on 1 node an epoch\n  would cost at least 30 % fewer node hours, and last 1.4 times as long\n"));
 	gn_strbuf_clear(&text);
 	a.ranks = 4;
 	gn_account_advise(&a, &text);
-	assert_non_null(strstr(gn_strbuf_text(&text), "up to 30 % less"));
+	assert_non_null(strstr(gn_strbuf_text(&text), "fewer ranks would need\n  at most 30 % less processor time"));
 	gn_strbuf_clear(&text);
 	a = (struct gn_account){.ranks = 4, .wall_s = 100, .training_s = 95, .usage_starts = 1, .processors = 8, .cpu_s = 90, .available_s = 100};
 	gn_account_advise(&a, &text);
 	assert_string_equal(gn_strbuf_text(&text), "");
+	/* what is idle was asked for in vain, but for processors that ranks would have had and other programs had */
+	a.cpu_s = 30;
+	gn_account_advise(&a, &text);
+	assert_non_null(strstr(gn_strbuf_text(&text), "2.4 of 8 were in use; ask for fewer"));
+	gn_strbuf_clear(&text);
+	a.waiting = 0.4;
+	gn_account_advise(&a, &text);
+	assert_non_null(strstr(gn_strbuf_text(&text), "ranks waited 40 % of their time for one"));
+	assert_null(strstr(gn_strbuf_text(&text), "fewer"));
 	gn_strbuf_release(&text);
 }
 
@@ -347,7 +372,7 @@ static void advice_names_what_is_set(void **state)
 {
 	(void)state;
 	assert_saving_advice("options= checkpoint-epochs=1 checkpoint-every=0 checkpoint-minutes=0 keep=3", "raise --checkpoint-epochs\n");
-	assert_saving_advice("options= checkpoint-epochs=1 checkpoint-every=0 checkpoint-minutes=0 keep=3", "; set --checkpoint-minutes\n");
+	assert_saving_advice("options= checkpoint-epochs=1 checkpoint-every=0 checkpoint-minutes=0 keep=3", ";\n  set --checkpoint-minutes\n");
 	assert_saving_advice("options= checkpoint-epochs=1 checkpoint-every=20 checkpoint-minutes=0 keep=3", "raise --checkpoint-every\n");
 	assert_saving_advice("options= checkpoint-epochs=1 checkpoint-every=20 checkpoint-minutes=0 keep=3", "lower --checkpoint-every\n");
 	assert_saving_advice("options= checkpoint-epochs=1 checkpoint-every=0 checkpoint-minutes=0.5 keep=3", "raise --checkpoint-minutes\n");
@@ -370,7 +395,8 @@ static int end(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(one_start), cmocka_unit_test(usage_of_a_killed_start), cmocka_unit_test(usage_of_one_rank),
+	const struct CMUnitTest tests[] = {cmocka_unit_test(one_start),
+		cmocka_unit_test(dead), cmocka_unit_test(usage_of_a_killed_start), cmocka_unit_test(usage_of_one_rank),
 					   cmocka_unit_test(restarted), cmocka_unit_test(restarted_within),
 					   cmocka_unit_test(after_losses), cmocka_unit_test(several_runs), cmocka_unit_test(growing), cmocka_unit_test(bad), cmocka_unit_test(advice),
 					   cmocka_unit_test(advice_names_what_is_set)};

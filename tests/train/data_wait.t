@@ -29,5 +29,5 @@ expect 0 'WARN .*steps waited [0-9]+ % of their time for the loader, on rank 0; 
 check 'steps waited for it' as_logged large
 check 'a run of small pictures' train small 24
 check 'a loader that is ahead is not spoken of' as_logged small
-expect 0 'data: steps wait [0-9]+ % of their time' 'gannet summary has it, too' "$gannet" summary "$dir/large.jsonl"
+expect 0 'data: steps waited [0-9]+ % of their time' 'gannet summary has it, too' "$gannet" summary "$dir/large.jsonl"
 finish

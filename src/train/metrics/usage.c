@@ -15,7 +15,7 @@
 
 /* What each rank reports. load: of the first rank of a node, else 0. */
 struct own {
-	double cpu_s, max_rss_bytes, rss_bytes;
+	double cpu_s, waited_s, max_rss_bytes, rss_bytes;
 	struct gn_node_load load;
 };
 
@@ -40,6 +40,15 @@ static double resident_bytes(void)
 	if (gn_file_read_start("/proc/self/statm", text, sizeof text) < 0 || sscanf(text, "%*s %lf", &pages) != 1)
 		return 0;
 	return pages * (double)sysconf(_SC_PAGESIZE);
+}
+
+/* Of the main thread, which computes: field 2 of /proc/self/schedstat, in nanoseconds. */
+static double waited_s(void)
+{
+	char text[128];
+	double ns;
+
+	return gn_file_read_start("/proc/self/schedstat", text, sizeof text) > 0 && sscanf(text, "%*s %lf", &ns) == 1 ? ns / 1e9 : 0;
 }
 
 /* One node after the other: the union of what its ranks may run on. */
@@ -124,6 +133,7 @@ static void measure(struct gn_usage_meter *m, struct own *out)
 
 	getrusage(RUSAGE_SELF, &used);
 	out->cpu_s = seconds(used.ru_utime) + seconds(used.ru_stime);
+	out->waited_s = waited_s();
 	out->max_rss_bytes = (double)used.ru_maxrss * 1024;
 	out->rss_bytes = resident_bytes();
 	if (gn_world_local_rank(gn_comm_world(m->comm)))
@@ -145,7 +155,7 @@ enum gn_status gn_usage_gather(struct gn_usage_meter *m, struct gn_err *err)
 	if (status)
 		return status;
 	u->age_s = fmax(gn_process_age_s(), 0);
-	u->cpu_s = u->max_rss_bytes = 0;
+	u->cpu_s = u->waited_s = u->max_rss_bytes = 0;
 	for (int n = 0; n < u->nodes; n++)
 		u->node[n].rss_bytes = 0;
 	for (int r = 0; r < gn_comm_size(m->comm); r++) {
@@ -153,6 +163,7 @@ enum gn_status gn_usage_gather(struct gn_usage_meter *m, struct gn_err *err)
 		struct gn_usage_node *n = &u->node[gn_world_node_of(w, gn_comm_world_rank(m->comm, r))];
 
 		u->cpu_s += o->cpu_s;
+		u->waited_s += o->waited_s;
 		n->rss_bytes += o->rss_bytes;
 		if (o->load.memory_bytes > 0)
 			n->load = o->load;
@@ -174,6 +185,7 @@ void gn_usage_write(const struct gn_usage *u, struct gn_json *j)
 	gn_json_object(j, "usage");
 	gn_json_int(j, "ranks", u->ranks);
 	gn_json_fixed(j, "cpu_s", u->cpu_s, 3);
+	gn_json_fixed(j, "waited_s", u->waited_s, 3);
 	gn_json_fixed(j, "age_s", u->age_s, 3);
 	gn_json_int(j, "processors", u->processors);
 	gn_json_fixed(j, "max_rss_bytes", u->max_rss_bytes, 0);

@@ -14,6 +14,7 @@
 struct gn_usage {
 	int ranks;	   /* of the communicator; with parameter servers' async and ssp the first worker alone */
 	double cpu_s;	   /* user and system time of these ranks (getrusage) */
+	double waited_s;   /* in which the main threads of these ranks were ready and had no processor; 0 where Linux does not count it */
 	double age_s;	   /* of rank 0's process */
 	int processors;	   /* that ranks may run on, each counted once on its node */
 	double max_rss_bytes; /* of the rank that has used the most memory */
@@ -35,7 +36,7 @@ void gn_usage_destroy(struct gn_usage_meter *m);
 enum gn_status gn_usage_gather(struct gn_usage_meter *m, struct gn_err *err);
 /* What the last gather found, the same on all ranks but for age_s; all 0 before the first. Borrowed. */
 const struct gn_usage *gn_usage_last(const struct gn_usage_meter *m);
-/* "usage": {"ranks", "cpu_s", "age_s", "processors", "max_rss_bytes", "max_rss_rank"} */
+/* "usage": {"ranks", "cpu_s", "waited_s", "age_s", "processors", "max_rss_bytes", "max_rss_rank"} */
 void gn_usage_write(const struct gn_usage *usage, struct gn_json *out);
 
 #endif
