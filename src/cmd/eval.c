@@ -4,6 +4,7 @@
 #include "src/base/json.h"
 #include "src/cmd/key_option.h"
 #include "src/cmd/network_options.h"
+#include "src/cmd/stop.h"
 #include "src/cmd/world_options.h"
 #include "src/train/loop/evaluate.h"
 
@@ -89,6 +90,7 @@ static int run(const void *target, const struct gn_text_list *positional)
 {
 	const struct gn_evaluate_options *o = target;
 	struct gn_log *log = gn_cmd_log();
+	struct gn_stop *stop = NULL;
 	struct gn_world *world;
 	struct gn_err err;
 	enum gn_status status = gn_network_options_check(&o->network, &err);
@@ -97,6 +99,8 @@ static int run(const void *target, const struct gn_text_list *positional)
 	(void)positional;
 	if (!status)
 		status = gn_data_key_check(o->key_file, &err);
+	if (!status)
+		status = gn_stop_create(log, "an evaluation has no parts: it has written nothing, and starts from the beginning", &stop, &err);
 	if (status) {
 		gn_cmd_decline(log, "eval", &err);
 	} else if (!(status = gn_world_create(&o->world, log, &world, &err))) {
@@ -104,6 +108,7 @@ static int run(const void *target, const struct gn_text_list *positional)
 		gn_world_destroy(world);
 	}
 	code = status ? gn_cmd_fail_on(log, "eval", &err) : GN_EXIT_DONE;
+	gn_stop_destroy(stop);
 	gn_log_destroy(log);
 	return code;
 }

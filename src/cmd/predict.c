@@ -4,6 +4,7 @@
 #include "src/cmd/key_option.h"
 #include "src/cmd/network_options.h"
 #include "src/cmd/predict_output.h"
+#include "src/cmd/stop.h"
 #include "src/cmd/world_options.h"
 #include "src/train/loop/evaluate.h"
 
@@ -89,12 +90,15 @@ static int run(const void *target, const struct gn_text_list *positional)
 {
 	const struct gn_predict_options *o = target;
 	struct gn_log *log = gn_cmd_log();
+	struct gn_stop *stop = NULL;
 	struct gn_world *world;
 	struct gn_err err;
 	uint64_t bad = 0;
 	enum gn_status status = check(o, &err);
 	int code;
 
+	if (!status)
+		status = gn_stop_create(log, "standard output has whole lines, of the images before; --npy has written nothing", &stop, &err);
 	if (status) {
 		gn_cmd_decline(log, "predict", &err);
 	} else if (!(status = gn_world_create(&o->world, log, &world, &err))) {
@@ -102,6 +106,7 @@ static int run(const void *target, const struct gn_text_list *positional)
 		gn_world_destroy(world);
 	}
 	code = status ? gn_cmd_fail_on(log, "predict", &err) : bad ? GN_EXIT_DATA : GN_EXIT_DONE;
+	gn_stop_destroy(stop);
 	gn_log_destroy(log);
 	return code;
 }

@@ -184,12 +184,14 @@ enum gn_status gn_predict_output_image(void *context, const struct gn_prediction
 		gn_log_warn(p->log, "passed over %s: %s", image->name, image->problem);
 	else
 		find_best(p, image->logits);
+	flockfile(stdout); /* whole lines, whenever a signal comes: stop.h */
 	if (p->options->json)
 		print_json(p, image, sum);
 	else if (p->options->csv)
 		print_csv(p, image, sum);
 	else
 		print_table(p, image, sum);
+	funlockfile(stdout);
 	if (ferror(stdout))
 		return gn_err_set(err, GN_ERR_IO, "cannot write standard output");
 	return p->array ? gn_predict_array_add(p->array, image, err) : GN_OK;

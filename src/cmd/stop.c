@@ -4,12 +4,14 @@
 #include "src/cmd/cmd.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 struct gn_stop {
 	struct gn_log *log;
+	const char *kept;
 	sigset_t signals;
 	pthread_t thread;
 	volatile sig_atomic_t wanted, quiet, begun;
@@ -36,6 +38,17 @@ static void end_before_connect(const struct gn_stop *s, int number)
 	_exit(gn_cmd_exit_code(GN_ERR_STOPPED));
 }
 
+static void end_and_tell(const struct gn_stop *s, int number)
+{
+	const char *rank = getenv("PMIX_RANK") ? getenv("PMIX_RANK") : getenv("RANK");
+
+	flockfile(stdout);
+	fflush(stdout);
+	if (!rank || !strcmp(rank, "0"))
+		gn_log_warn(s->log, "ended by SIG%s: %s", sigabbrev_np(number), s->kept);
+	end_by(number);
+}
+
 static void *await_signals(void *argument)
 {
 	const char *checkpoint = ", with a checkpoint if --checkpoint is given";
@@ -49,6 +62,8 @@ static void *await_signals(void *argument)
 		if (sigwait(&s->signals, &number))
 			return NULL;
 		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+		if (s->kept)
+			end_and_tell(s, number);
 		if (!s->begun)
 			end_before_connect(s, number);
 		if (number != SIGINT && !s->wanted && !s->quiet)
@@ -67,7 +82,7 @@ static void *await_signals(void *argument)
 	}
 }
 
-enum gn_status gn_stop_create(struct gn_log *log, struct gn_stop **out, struct gn_err *err)
+enum gn_status gn_stop_create(struct gn_log *log, const char *kept, struct gn_stop **out, struct gn_err *err)
 {
 	struct gn_stop *s = calloc(1, sizeof *s);
 	static const int unless_ignored[] = {SIGINT, SIGHUP};
@@ -76,6 +91,7 @@ enum gn_status gn_stop_create(struct gn_log *log, struct gn_stop **out, struct g
 	if (!s)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for signals");
 	s->log = log;
+	s->kept = kept;
 	sigemptyset(&s->signals);
 	sigaddset(&s->signals, SIGTERM);
 	sigaddset(&s->signals, SIGUSR1);

@@ -268,7 +268,7 @@ static int run(const void *target, const struct gn_text_list *positional)
 	if (!status)
 		status = gn_data_key_check(o->checkpoint_key, &err);
 	if (!status)
-		status = gn_stop_create(log, &stop, &err);
+		status = gn_stop_create(log, NULL, &stop, &err);
 	how.keep_going = !status && gn_train_keeps_going(o);
 	gn_strbuf_printf(&started_as, "%s ", gn_train_command.name);
 	gn_options_describe(&gn_train_command, o, gn_train_own_options(o), &started_as);

@@ -131,5 +131,31 @@ expect 2 '--npy: cannot write nodir/x.npy: No such' 'an array in a folder that i
 	timeout -k 5 300 "$gannet" predict --checkpoint run --npy nodir/x.npy val
 expect 2 'cannot be combined' 'two formats' "$gannet" predict --checkpoint run --json --csv val
 expect 2 'SOURCE' 'no source' "$gannet" predict --checkpoint run
+# Ended by Ctrl-C: its reader takes no more than a pipe holds before the signal, and all that comes after it.
+cat >interrupt.py <<'PY'
+import os, signal, socket, subprocess, sys, time
+gannet = sys.argv[1]
+command = [gannet, "predict", "--checkpoint", "run", "--threads", "1", "--csv"] + ["val"] * 20
+p = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+first = p.stdout.readline()
+p.send_signal(signal.SIGINT)
+rest, words = p.communicate(timeout=300)
+lines = (first + rest).splitlines()
+assert p.returncode == -signal.SIGINT, p.returncode
+assert rest.endswith("\n") and 1 < len(lines) < 20001 and all(line.count(",") == 11 for line in lines), (len(lines), lines[-1])
+assert "ended by SIGINT: standard output has whole lines" in words, words
+# eval, while it waits for a second rank: the thread that waits for signals is there
+with socket.socket() as free:
+    free.bind(("127.0.0.1", 0))
+    port = free.getsockname()[1]
+alone = {**os.environ, "RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+p = subprocess.Popen([gannet, "eval", "--data", "val", "--checkpoint", "run"], env=alone, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+while len(os.listdir(f"/proc/{p.pid}/task")) < 2 and p.poll() is None:
+    time.sleep(0.01)
+p.send_signal(signal.SIGTERM)
+words = p.communicate(timeout=300)[1]
+assert p.returncode == -signal.SIGTERM and "ended by SIGTERM: an evaluation has no parts" in words, (p.returncode, words)
+PY
+check 'a signal ends predict and eval, which say what there is' python3 interrupt.py "$gannet"
 check 'nothing half-written is left' test -z "$(find . -name '*.tmp-*')"
 finish
