@@ -17,18 +17,21 @@ struct submit_options {
 	int preflight, exclude_bad, dry_run;
 };
 
-static void name_directory(const struct submit_options *o, char *out, size_t size)
+/* attempt: from 0 on, because other jobs of the same second have taken the names before. */
+static void name_directory(const struct submit_options *o, int attempt, char *out, size_t size)
 {
 	time_t now = time(NULL);
+	char stamp[32], number[16] = "";
 	struct tm tm;
-	char stamp[32];
 
 	localtime_r(&now, &tm);
 	strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", &tm);
+	if (attempt)
+		snprintf(number, sizeof number, "-%d", attempt + 1);
 	if (o->directory)
 		snprintf(out, size, "%s", o->directory);
 	else
-		snprintf(out, size, "%s-%s", o->name, stamp);
+		snprintf(out, size, "%s-%s%s", o->name, stamp, number);
 }
 
 /* The first task of an array: the others differ in its number. */
@@ -41,39 +44,46 @@ static enum gn_status check_command(const struct gn_submit *s, const char *snaps
 	return gn_job_command_check(s->command, s->command_count, s->nodes * s->tasks_per_node, s->array ? task : NULL, snapshot, err);
 }
 
-static int run(const void *options, const struct gn_text_list *positional)
+static enum gn_status submit(const struct submit_options *o, const struct gn_text_list *positional, const char *folder, struct gn_err *err)
 {
-	const struct submit_options *o = options;
-	char self[PATH_MAX], folder[PATH_MAX], directory[PATH_MAX], work[PATH_MAX], id[64];
+	char self[PATH_MAX], directory[PATH_MAX], work[PATH_MAX], id[64];
 	struct gn_submit s = {.name = o->name, .directory = directory, .gannet = self, .nodes = o->nodes, .tasks_per_node = o->ppn,
 		.retries = o->retries, .time = o->time, .partition = o->partition, .array = o->array, .after = o->after,
 		.extra = o->extra.items, .extra_count = o->extra.count, .snapshot = o->snapshot != NULL, .work = work,
 		.preflight = o->preflight, .exclude_bad = o->exclude_bad, .command = positional->items, .command_count = positional->count};
 	struct gn_strbuf script = {0};
-	struct gn_err err;
-	enum gn_status status = gn_submit_self(self, sizeof self, &err);
+	enum gn_status status = gn_submit_self(self, sizeof self, err);
 
-	name_directory(o, folder, sizeof folder);
 	if (!status)
-		status = gn_submit_absolute(folder, directory, sizeof directory, &err);
+		status = gn_submit_absolute(folder, directory, sizeof directory, err);
 	if (!status && !getcwd(work, sizeof work))
-		status = gn_err_errno(&err, errno, "where is this?");
+		status = gn_err_errno(err, errno, "where is this?");
 	if (!status)
-		status = gn_submit_script(&s, &script, &err);
+		status = gn_submit_script(&s, &script, err);
 	if (!status)
-		status = check_command(&s, o->snapshot, &err);
-	if (!status && o->dry_run)
+		status = check_command(&s, o->snapshot, err);
+	if (!status && o->dry_run) {
 		fputs(gn_strbuf_text(&script), stdout);
-	else if (!status)
-		status = gn_submit_job(&s, o->snapshot, NULL, 0, id, &err);
-	gn_strbuf_release(&script);
-	if (status)
-		return gn_cmd_fail("submit", &err);
-	if (!o->dry_run) {
+	} else if (!status && !(status = gn_submit_job(&s, o->snapshot, NULL, 0, id, err))) {
 		fprintf(stderr, "gannet submit: job %s, in %s\n", id, directory);
 		printf("%s\n", id);
 	}
-	return GN_EXIT_DONE;
+	gn_strbuf_release(&script);
+	return status;
+}
+
+static int run(const void *options, const struct gn_text_list *positional)
+{
+	const struct submit_options *o = options;
+	enum gn_status status = GN_ERR_EXISTS;
+	char folder[PATH_MAX];
+	struct gn_err err;
+
+	for (int attempt = 0; status == GN_ERR_EXISTS && attempt < (o->directory ? 1 : 100); attempt++) {
+		name_directory(o, attempt, folder, sizeof folder);
+		status = submit(o, positional, folder, &err);
+	}
+	return status ? gn_cmd_fail("submit", &err) : GN_EXIT_DONE;
 }
 
 #define FIELD(name) offsetof(struct submit_options, name)

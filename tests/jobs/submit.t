@@ -29,7 +29,7 @@ expect 0 "^gannet_step" "a file of the snapshot" dry --dir run0 --snapshot sourc
 rm -r wrong.options sources
 expect 2 "train needs --checkpoint" "train without checkpoints" dry -- train --model lenet --data d
 expect 2 "checkpoints of their own, with %a" "an array with one checkpoint" dry --array 1-2 -- train --model lenet --data d --checkpoint r
-expect 2 "'sh' is neither train nor exec" "another command" dry -- sh -c true
+expect 2 "'sh' is neither train nor exec: .*'-- exec python train.py'" "another command is told how" dry -- sh -c true
 for time in 90 90:30 1:30:00 2-12 2-12:30 2-12:30:00 unlimited; do expect 0 "--time=$time$" "--time $time" dry -t $time -- exec true; done
 for time in 1h 90m 1:2:3:4 -5 "1 00" ""; do expect 2 "--time $time: minutes, minutes:seconds" "no time: '$time'" dry -t "$time" -- exec true; done
 for list in 3 0-7 1,3,9-20:2 1-100%4; do expect 0 "--array=$list$" "--array $list" dry -a $list -- exec true; done
@@ -46,6 +46,13 @@ mkdir bin src && printf '#!/bin/sh\necho 7\n' >bin/sbatch && chmod +x bin/sbatch
 echo 'print(1)' >src/a.py && ln -s .. src/up && ln -s nowhere src/dangling && ln -s a.py src/link && echo x >"src/two words"
 expect 0 '^7$' 'a snapshot of a folder with links' env PATH="$dir/bin:$PATH" "$GN_BUILD/gannet" submit --dir run1 --snapshot src -- exec python a.py
 check 'links stay links, and lead where they led' test "$(readlink run1/snapshot/up)|$(readlink run1/snapshot/link)" = "$(realpath .)|a.py"
+several() { # at once
+	local n
+	for n in 1 2 3 4 5; do (cd src && PATH="$dir/bin:$PATH" exec "$GN_BUILD/gannet" submit -J many -- exec true) & done
+	wait
+	[[ $(cat src/many-*/job.sbatch | grep -c '^export GANNET=') == 5 ]]
+}
+check 'jobs of one second have folders of their own' several
 starts() { (sed '/^export GANNET=/,$d' run1/job.sbatch; echo echo starts) | bash; }
 expect 0 '^starts$' 'the copy is as it was' starts
 mkdir run1/snapshot/__pycache__ && echo x >run1/snapshot/__pycache__/a.pyc
