@@ -73,7 +73,8 @@ static enum gn_status check(const struct gn_submit *s, struct gn_err *err)
 		return gn_err_set(err, GN_ERR_USAGE, "the job's folder '%s' cannot be written in a line of sbatch (blank, %%, backslash or quote): "
 				  "--dir names another", s->directory);
 	if (!s->command_count || (strcmp(s->command[0], "train") && strcmp(s->command[0], "exec")))
-		return gn_err_set(err, GN_ERR_USAGE, "'%s' is neither train nor exec", s->command_count ? s->command[0] : "");
+		return gn_err_set(err, GN_ERR_USAGE, "'%s' is neither train nor exec: 'gannet submit ... -- train ...' trains, and '-- exec python "
+				  "train.py' starts a program of another framework", s->command_count ? s->command[0] : "");
 	if (!strcmp(s->command[0], "exec") && s->command_count < 2)
 		return gn_err_set(err, GN_ERR_USAGE, "exec needs a program: -- exec python train.py");
 	for (int i = 0; i < 2 && s->snapshot && !strcmp(s->command[0], "train"); i++) {

@@ -60,4 +60,7 @@ else
 	skip 'the program runs' 'python3 has no onnxruntime or no Pillow: pip install onnxruntime pillow'
 	skip 'it computes what gannet predict does' 'python3 has no onnxruntime or no Pillow'
 fi
+# slurm/demo in a folder that is taken for a build: warm-up is shorter than a run of one epoch
+mkdir built && ln -s "$GN_BUILD/gannet" built/gannet && printf 'all:\n' >built/Makefile && touch built/config.status
+expect 0 '"top1"' 'the demo runs for one epoch' timeout -k 5 300 bash "$GN_SOURCE/slurm/demo" --local --epochs 1 --build "$dir/built" --out "$dir/demo"
 finish
