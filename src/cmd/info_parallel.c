@@ -1,6 +1,7 @@
 /* gannet info --plan MODEL --parallel MESH: what a step of a mesh should take (src/train/parallel/pipe_forecast.h). */
 #include "src/cmd/info.h"
 
+#include "src/base/alloc.h"
 #include "src/base/json.h"
 #include "src/base/strbuf.h"
 #include "src/cmd/cmd.h"
@@ -21,6 +22,11 @@ struct question {
 	struct gn_pipe_question ask;
 	struct gn_model *model;
 	struct gn_mesh_shape shape; /* but with auto */
+	struct answer {
+		double step_s;
+		char *text; /* a row, or a JSON object */
+	} *answers;	    /* with auto, of one mesh each */
+	size_t count, room;
 };
 
 /* Of gannet sim's machine, what has no option here is its default. */
@@ -157,7 +163,7 @@ static void cut_text(const struct question *q, const struct gn_pipe_forecast *a,
 	gn_cuts_text(q->model, a->nodes, a->schedule.stages - 1, out);
 }
 
-static void print_json(const struct question *q, const struct gn_pipe_forecast *a)
+static void put_json(const struct question *q, const struct gn_pipe_forecast *a, struct gn_strbuf *out)
 {
 	struct gn_strbuf cut = {0};
 	struct gn_json j;
@@ -197,7 +203,9 @@ static void print_json(const struct question *q, const struct gn_pipe_forecast *
 		gn_json_end(&j);
 	}
 	gn_json_end(&j);
-	gn_cmd_print_json(&j);
+	gn_json_end(&j);
+	gn_strbuf_puts(out, gn_json_text(&j));
+	gn_json_release(&j);
 	gn_strbuf_release(&cut);
 }
 
@@ -227,12 +235,12 @@ static void print_details(const struct question *q, const struct gn_pipe_forecas
 	gn_strbuf_release(&cut);
 }
 
-static void print_row(const struct question *q, const struct gn_pipe_forecast *a)
+static void put_row(const struct question *q, const struct gn_pipe_forecast *a, struct gn_strbuf *out)
 {
 	struct gn_strbuf cut = {0};
 
 	cut_text(q, a, &cut);
-	printf("%6d %9d %7d %10.1f %10.1f %8.1f %10.1f %14.3f %12.1f  %s\n", a->mesh.shape.data, a->mesh.shape.pipeline, a->mesh.shape.tensor, 1e3 * a->step.step_s,
+	gn_strbuf_printf(out, "%6d %9d %7d %10.1f %10.1f %8.1f %10.1f %14.3f %12.1f  %s", a->mesh.shape.data, a->mesh.shape.pipeline, a->mesh.shape.tensor, 1e3 * a->step.step_s,
 	       images_per_s(q, a), 100 * a->step.bubble, 1e3 * a->step.sum_s, (double)a->step.network_bytes * 1e-6, most_memory(a) * 1e-6,
 	       *gn_strbuf_text(&cut) ? gn_strbuf_text(&cut) : "-");
 	gn_strbuf_release(&cut);
@@ -242,16 +250,38 @@ static void print_row(const struct question *q, const struct gn_pipe_forecast *a
 
 static enum gn_status answer_one(const struct question *q, struct gn_err *err)
 {
+	struct gn_strbuf text = {0};
 	struct gn_pipe_forecast a;
 	enum gn_status status = gn_pipe_forecast_make(&q->ask, &q->shape, 1, &a, err);
 
-	if (!status)
-		(q->o->json ? print_json : print_details)(q, &a);
+	if (!status && q->o->json) {
+		put_json(q, &a, &text);
+		puts(gn_strbuf_text(&text));
+	} else if (!status) {
+		print_details(q, &a);
+	}
+	gn_strbuf_release(&text);
 	gn_pipe_forecast_release(&a);
 	return status;
 }
 
-static enum gn_status answer_slices(const struct question *q, struct gn_err *err)
+static enum gn_status add_answer(struct question *q, const struct gn_pipe_forecast *a, struct gn_err *err)
+{
+	struct gn_strbuf text = {0};
+	char *copy;
+
+	(q->o->json ? put_json : put_row)(q, a, &text);
+	copy = gn_strbuf_failed(&text) ? NULL : strdup(gn_strbuf_text(&text));
+	gn_strbuf_release(&text);
+	if (!copy || gn_array_grow(&q->answers, &q->room, q->count, sizeof *q->answers)) {
+		free(copy);
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for forecasts");
+	}
+	q->answers[q->count++] = (struct answer){a->step.step_s, copy};
+	return GN_OK;
+}
+
+static enum gn_status answer_slices(struct question *q, struct gn_err *err)
 {
 	const int groups = gn_sim_ranks(&q->ask.machine) / q->ask.slices;
 	enum gn_status status = GN_OK;
@@ -264,7 +294,7 @@ static enum gn_status answer_slices(const struct question *q, struct gn_err *err
 			continue;
 		status = gn_pipe_forecast_make(&q->ask, &shape, stages * q->ask.slices, &a, err);
 		if (!status)
-			(q->o->json ? print_json : print_row)(q, &a);
+			status = add_answer(q, &a, err);
 		/* some stage has nothing that so many ranks divide */
 		if (status == GN_ERR_USAGE && q->ask.slices > 1)
 			status = GN_OK;
@@ -273,15 +303,36 @@ static enum gn_status answer_slices(const struct question *q, struct gn_err *err
 	return status;
 }
 
+static int compare_answers(const void *a, const void *b)
+{
+	double left = ((const struct answer *)a)->step_s, right = ((const struct answer *)b)->step_s;
+
+	return (left > right) - (left < right);
+}
+
+/* The fastest first. */
+static void print_answers(const struct question *q)
+{
+	qsort(q->answers, q->count, sizeof *q->answers, compare_answers);
+	if (!q->o->json)
+		printf("%6s %9s %7s %10s %10s %8s %10s %14s %12s  %s\n", "data", "pipeline", "tensor", "step ms", "images/s", "bubble %", "sums ms",
+		       "network MB", "most MB", "cut");
+	for (size_t i = 0; i < q->count; i++)
+		if (q->o->json)
+			printf("%s%s%s", i ? ", " : "{\"meshes\": [", q->answers[i].text, i + 1 < q->count ? "" : "]}\n");
+		else
+			printf("%s%s\n", q->answers[i].text, i ? "" : "  <- fastest");
+	if (!q->o->json)
+		puts("all have the same samples a step: of a mesh --batch and --micro-batches for each of its ranks; network MB: between nodes, "
+		     "of all ranks in a step; most MB: of the rank that holds most");
+}
+
 static enum gn_status answer_all(struct question *q, struct gn_err *err)
 {
 	const struct gn_sim_topology *m = &q->ask.machine;
 	const int ranks = gn_sim_ranks(m);
 	enum gn_status status = GN_OK;
 
-	if (!q->o->json)
-		printf("%6s %9s %7s %10s %10s %8s %10s %14s %12s  %s\n", "data", "pipeline", "tensor", "step ms", "images/s", "bubble %", "sums ms",
-		       "network MB", "most MB", "cut");
 	for (int slices = 1; slices <= ranks && !status; slices++) {
 		if (!gn_pipe_forecast_has_slices(q->model, m, slices))
 			continue;
@@ -289,9 +340,11 @@ static enum gn_status answer_all(struct question *q, struct gn_err *err)
 		if (!status)
 			status = answer_slices(q, err);
 	}
-	if (!status && !q->o->json)
-		puts("all have the same samples a step: of a mesh --batch and --micro-batches for each of its ranks; network MB: between nodes, "
-		     "of all ranks in a step; most MB: of the rank that holds most");
+	if (!status)
+		print_answers(q);
+	for (size_t i = 0; i < q->count; i++)
+		free(q->answers[i].text);
+	free(q->answers);
 	return status;
 }
 

@@ -82,24 +82,31 @@ static enum gn_status apply_recipe(struct gn_train_options *o, int64_t ranks, st
 	return gn_train_check_options(o, err);
 }
 
+/* Options that have no effect without another one. What one of them alone would be is refused by combine.c where it is likely a mistake. */
+static const char *const parts[][2] = {
+	{"checkpoint-epochs", "checkpoint"}, {"checkpoint-every", "checkpoint"}, {"checkpoint-minutes", "checkpoint"}, {"keep", "checkpoint"},
+	{"keep-every", "checkpoint"}, {"eval-every", "val"}, {"trace-steps", "trace"}, {"elastic-batch", "elastic"},
+	{"lr-start", "warmup-epochs"}};
+
 /* Warns once of all options that were given and have no effect in combination with the others. */
 static void warn_of_unused(const struct gn_train_options *given, const struct gn_train_options *o, struct gn_log *log)
 {
+	const struct gn_command *c = &gn_train_command;
 	int side = o->side ? (int)o->side : gn_model_default_side(o->model);
-	int milestones = gn_options_given(&gn_train_command, given, "milestones");
-	int factor = gn_options_given(&gn_train_command, given, "lr-factor");
 	enum gn_augment augment;
 	struct gn_strbuf text = {0};
 
-	if (strcmp(o->schedule, "step") && (milestones || factor))
-		gn_strbuf_printf(&text, "%s%s%s, which --schedule step has, not %s", milestones ? "--milestones" : "",
-				 milestones && factor ? " and " : "", factor ? "--lr-factor" : "", o->schedule);
-	if (gn_options_given(&gn_train_command, given, "pad") && !gn_input_augment_parse(o->augment, side, &augment, NULL) &&
+	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+		if (gn_options_given(c, given, parts[i][0]) && !gn_options_given(c, given, parts[i][1]) && !(o->recipe && !strcmp(parts[i][0], "lr-start")))
+			gn_strbuf_printf(&text, "; --%s, which needs --%s", parts[i][0], parts[i][1]);
+	for (int i = 0; i < 2 && strcmp(o->schedule, "step"); i++)
+		if (gn_options_given(c, given, i ? "lr-factor" : "milestones"))
+			gn_strbuf_printf(&text, "; --%s, which --schedule step has, not %s", i ? "lr-factor" : "milestones", o->schedule);
+	if (gn_options_given(c, given, "pad") && !gn_input_augment_parse(o->augment, side, &augment, NULL) &&
 	    (augment == GN_AUGMENT_NONE || augment == GN_AUGMENT_CROP_FLIP))
-		gn_strbuf_printf(&text, "%s--pad, which --augment shift and shift-flip have, not %s", text.len ? "; " : "",
-				 augment == GN_AUGMENT_NONE ? "none" : "crop-flip");
+		gn_strbuf_printf(&text, "; --pad, which --augment shift and shift-flip have, not %s", augment == GN_AUGMENT_NONE ? "none" : "crop-flip");
 	if (text.len && !gn_strbuf_failed(&text))
-		gn_log_warn(log, "options without effect in this run: %s", gn_strbuf_text(&text));
+		gn_log_warn(log, "options without effect in this run: %s", gn_strbuf_text(&text) + 2);
 	gn_strbuf_release(&text);
 }
 
@@ -234,7 +241,10 @@ static enum gn_status train_in_job(const struct gn_train_options *o, const struc
 		const char *ends = getenv(GN_BOOTSTRAP_ENDS_ALL);
 
 		if (ends && *ends == '1' && gn_world_rank(world) == 0)
-			gn_log_warn(log, "--elastic has no effect: gannet launch ends all ranks when one is lost; start it with --keep-going");
+			gn_log_warn(log, "--elastic goes on after a loss only until gannet launch ends the other ranks, --grace seconds later: start it with --keep-going");
+		if (gn_world_size(world) == 2 && !o->checkpoint && gn_world_rank(world) == 0)
+			gn_log_warn(log, "--elastic survives no loss here: one of two ranks is half of them, and goes on only with a --checkpoint folder, where "
+				    "the other one would see it");
 		gn_world_wait_for_nobody(world);
 		status = gn_train_elastic(o, how, &world, gn_stop_flag(stop), log, told, err);
 	} else {

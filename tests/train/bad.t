@@ -35,12 +35,14 @@ expect 0 'WARN .*without --checkpoint nothing of this run is kept' 'nothing to k
 check 'which only training tells' sh -c '! timeout -k 5 300 "$1" train --data "$2/train" --val "$2/val" --model lenet --epochs 0 2>&1 |
 	grep "nothing of this run"' sh "$gannet" "$dir"
 told() { GANNET_LOG=info timeout -k 5 300 "$gannet" train --data "$dir/train" --model lenet --steps 2 --checkpoint "$dir/told" --keep 1 "$@"; }
-expect 0 'input 1x28x28, shift by up to 2 pixels; evaluation: images near the side keep their size, centre 28; sgd momentum 0.9, weight decay 0.0001 .*; lr 0.05 by cosine to 0; seed 1; 24 images left out in each epoch' \
+expect 0 'input 1x28x28, shift by up to 2 pixels; evaluation: images near the side keep their size, centre 28; sgd momentum 0.9, weight decay 0.0001 .*; lr 0.05 by cosine to 0; seed 1; 24 images left out of each epoch, others each time' \
 	'what options come to is told' told --lr 0.05 --log "$dir/told.jsonl"
 check 'and in the log' grep -q '"event": "start".*"resolved": "input 1x28x28, shift .*seed 1; 24 images left out' "$dir/told.jsonl"
-expect 0 'WARN .*options without effect in this run: --milestones and --lr-factor, which --schedule step has, not cosine; --pad, which .* not crop-flip' \
+expect 0 'WARN .*options without effect in this run: --milestones, which --schedule step has, not cosine; --lr-factor, which --schedule step has, not cosine; --pad, which .* not crop-flip' \
 	'options that do nothing' train --milestones 1,2 --lr-factor 0.5 --pad 3 --augment crop-flip
 expect 0 'WARN .*no milestone lies within the run .*the rate never falls' 'milestones after the end' train --schedule step
+expect 0 'WARN .*without effect in this run: --checkpoint-every, which needs --checkpoint; --eval-every, which needs --val; --trace-steps, which needs --trace$' \
+	'options that other options have' train --steps 1 --checkpoint-every 5 --eval-every 2 --trace-steps 3
 check 'milestones within it' sh -c '! timeout -k 5 300 "$1" train --data "$2/train" --model lenet --lr 0.02 --steps 4 --schedule step \
 	--milestones 0.01 --pad 3 2>&1 | grep -E "milestone|do nothing"' sh "$gannet" "$dir"
 expect 0 'WARN .*one has one class' 'one class' sh -c '"$1" pack --out "$2/one" --synthetic 4 --classes 1 --size 28x28 &&

@@ -87,7 +87,7 @@ void gn_summary_resolved(const struct gn_session *s, struct gn_strbuf *out)
 	put_schedule(s, out);
 	gn_strbuf_printf(out, "; seed %" PRId64, s->options->seed);
 	if (left_out)
-		gn_strbuf_printf(out, "; %" PRIu64 " image%s left out in each epoch (incomplete last batch)", left_out,
+		gn_strbuf_printf(out, "; %" PRIu64 " image%s left out of each epoch, others each time (a last batch that is not full)", left_out,
 				 gn_text_plural(left_out));
 }
 

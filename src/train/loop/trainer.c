@@ -479,7 +479,7 @@ static enum gn_status begin(struct gn_session *s, struct gn_err *err)
 	if (s->options->carried && s->options->carried->why)
 		status = gn_session_alone(s, gn_carried_log_recovery(s->options->carried, s, err));
 	if (gn_session_is_done(s) && gn_comm_rank(s->comm) == 0)
-		gn_log_info(s->log, "nothing left to train: %" PRIu64 " step%s %s done", s->state.step, gn_text_plural(s->state.step),
+		gn_log_info(s->log, "nothing left to train: %" PRIu64 " step%s %s done, and the options ask for no more", s->state.step, gn_text_plural(s->state.step),
 			    s->state.step == 1 ? "is" : "are");
 	return status;
 }
