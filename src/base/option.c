@@ -358,6 +358,19 @@ int gn_options_given(const struct gn_command *command, const void *target, const
 	return o && command->given && ((const unsigned char *)target + command->given)[o - command->options];
 }
 
+void gn_options_unused(const struct gn_command *command, const void *target, struct gn_strbuf *out)
+{
+	for (size_t i = 0; i < command->option_count; i++) {
+		const struct gn_option *o = &command->options[i], *other;
+		const char *name = strncmp(o->help, "with --", 7) ? "" : o->help + 7;
+		size_t len = strcspn(name, ":, ");
+
+		other = find_long(command, name, len);
+		if (other && gn_options_given(command, target, o->name) && !gn_options_given(command, target, other->name))
+			gn_strbuf_printf(out, "%s--%s, which needs --%s", out->len ? "; " : "", o->name, other->name);
+	}
+}
+
 enum gn_status gn_options_fill(const struct gn_command *command, void *target, const char *name, const char *text,
 			       int *filled, struct gn_err *err)
 {

@@ -97,6 +97,9 @@ void gn_option_words_release(struct gn_option_words *words);
 /* Appends the options of target as such lines: those that were given, then the values of the others as comments. Options in skip, and
  * texts that are not set, are left out. Needs the command's `given` field. */
 void gn_options_write(const struct gn_command *command, const void *target, const char *const *skip, struct gn_strbuf *out);
+/* Appends the options given whose help begins "with --OTHER" without OTHER having been given: "--nodes, which needs --parallel", separated by
+ * "; ". For commands that record what was given. */
+void gn_options_unused(const struct gn_command *command, const void *target, struct gn_strbuf *out);
 /* Frees the list fields of target. */
 void gn_options_release(const struct gn_command *command, void *target);
 

@@ -24,6 +24,7 @@ struct info_options {
 	const char *key_file, *checkpoint_key;
 	int64_t ranks;
 	struct gn_info_plan_options plan;
+	unsigned char given[32]; /* options of the command line */
 };
 
 #define PLAN(member) offsetof(struct info_options, plan) + offsetof(struct gn_info_plan_options, member)
@@ -79,6 +80,8 @@ static const struct gn_option options[] = {
 	 .min = 0, .max = 4096, .help = "with --topology: number of ranks to place; 0: one per GPU, or one"},
 };
 
+_Static_assert(sizeof options / sizeof *options <= sizeof ((struct info_options *)0)->given, "an option has no place in given");
+
 static const struct gn_command command = {
 	.name = "info",
 	.summary = "describe a dataset, a shard, a checkpoint, a step or the topology",
@@ -101,6 +104,7 @@ static const struct gn_command command = {
 		    "  gannet info --plan vgg16 --parallel auto --nodes 4 --link-gbit 1\n"
 		    "  gannet info --topology\n  lstopo node.xml && gannet info --topology node.xml --ranks 8\n",
 	GN_OPTIONS(options),
+	.given = offsetof(struct info_options, given),
 	.positional_min = 0,
 	.positional_max = 1,
 };

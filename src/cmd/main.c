@@ -193,6 +193,18 @@ static void apply_site(const struct gn_cmd *cmd)
 	gn_log_destroy(log);
 }
 
+/* Commands that join a job warn by their log. */
+static void warn_of_unused(const struct gn_cmd *cmd, const void *options)
+{
+	struct gn_strbuf text = {0};
+
+	if (cmd->command->given && !cmd->joins)
+		gn_options_unused(cmd->command, options, &text);
+	if (text.len)
+		fprintf(stderr, "gannet %s: warning: options without effect: %s\n", cmd->command->name, gn_strbuf_text(&text));
+	gn_strbuf_release(&text);
+}
+
 static int run(const struct gn_cmd *cmd, int argc, char **argv)
 {
 	void *options = calloc(1, cmd->options_size ? cmd->options_size : 1);
@@ -209,6 +221,7 @@ static int run(const struct gn_cmd *cmd, int argc, char **argv)
 	    gn_options_parse(cmd->command, words.argc, words.argv, options, &positional, &help, &err)) {
 		code = cmd->joins ? gn_cmd_decline(NULL, cmd->command->name, &err) : gn_cmd_fail(cmd->command->name, &err);
 	} else {
+		warn_of_unused(cmd, options);
 		code = help ? print_help(cmd->command) : finish_stdout(cmd->run(options, &positional));
 		gn_options_release(cmd->command, options);
 		free(positional.items);

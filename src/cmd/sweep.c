@@ -147,7 +147,7 @@ static enum gn_status start(const struct sweep_options *o, const struct gn_text_
 				 : gn_submit_job(&s, o->snapshot, files, 2, id, err);
 	}
 	if (!status && !o->dry_run) {
-		fprintf(stderr, "gannet sweep: %zu trials, job %s, in %s\n", sweep.count, id, directory);
+		fprintf(stderr, "gannet sweep: %zu trial%s, job %s, in %s\n", sweep.count, gn_text_plural(sweep.count), id, directory);
 		printf("%s\n", id);
 	}
 	free(command);

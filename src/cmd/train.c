@@ -82,12 +82,6 @@ static enum gn_status apply_recipe(struct gn_train_options *o, int64_t ranks, st
 	return gn_train_check_options(o, err);
 }
 
-/* Options that have no effect without another one. What one of them alone would be is refused by combine.c where it is likely a mistake. */
-static const char *const parts[][2] = {
-	{"checkpoint-epochs", "checkpoint"}, {"checkpoint-every", "checkpoint"}, {"checkpoint-minutes", "checkpoint"}, {"keep", "checkpoint"},
-	{"keep-every", "checkpoint"}, {"eval-every", "val"}, {"trace-steps", "trace"}, {"elastic-batch", "elastic"},
-	{"lr-start", "warmup-epochs"}};
-
 /* Warns once of all options that were given and have no effect in combination with the others. */
 static void warn_of_unused(const struct gn_train_options *given, const struct gn_train_options *o, struct gn_log *log)
 {
@@ -96,17 +90,16 @@ static void warn_of_unused(const struct gn_train_options *given, const struct gn
 	enum gn_augment augment;
 	struct gn_strbuf text = {0};
 
-	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-		if (gn_options_given(c, given, parts[i][0]) && !gn_options_given(c, given, parts[i][1]) && !(o->recipe && !strcmp(parts[i][0], "lr-start")))
-			gn_strbuf_printf(&text, "; --%s, which needs --%s", parts[i][0], parts[i][1]);
+	gn_options_unused(c, given, &text);
 	for (int i = 0; i < 2 && strcmp(o->schedule, "step"); i++)
 		if (gn_options_given(c, given, i ? "lr-factor" : "milestones"))
-			gn_strbuf_printf(&text, "; --%s, which --schedule step has, not %s", i ? "lr-factor" : "milestones", o->schedule);
+			gn_strbuf_printf(&text, "%s--%s, which --schedule step has, not %s", text.len ? "; " : "", i ? "lr-factor" : "milestones", o->schedule);
 	if (gn_options_given(c, given, "pad") && !gn_input_augment_parse(o->augment, side, &augment, NULL) &&
 	    (augment == GN_AUGMENT_NONE || augment == GN_AUGMENT_CROP_FLIP))
-		gn_strbuf_printf(&text, "; --pad, which --augment shift and shift-flip have, not %s", augment == GN_AUGMENT_NONE ? "none" : "crop-flip");
+		gn_strbuf_printf(&text, "%s--pad, which --augment shift and shift-flip have, not %s", text.len ? "; " : "",
+				 augment == GN_AUGMENT_NONE ? "none" : "crop-flip");
 	if (text.len && !gn_strbuf_failed(&text))
-		gn_log_warn(log, "options without effect in this run: %s", gn_strbuf_text(&text) + 2);
+		gn_log_warn(log, "options without effect in this run: %s", gn_strbuf_text(&text));
 	gn_strbuf_release(&text);
 }
 

@@ -84,6 +84,7 @@ assert rows[2][\"sum_ms\"] == 0 and rows[1][\"images_per_s\"] >= p[\"images_per_
 assert [r[\"batch\"] * r[\"data\"] for r in rows] == [128, 128, 128] and [r[\"micro_batches\"] for r in rows] == [4, 8, 16], rows
 "' sh "$gannet"
 expect 0 '^ +1 +4 .* [a-z0-9.]+,[a-z0-9.]+,[a-z0-9.]+( +<- fastest)?$' 'all meshes of four ranks' of_mesh --parallel auto --nodes 4
+expect 0 'warning: options without effect: --nodes, which needs --parallel$' 'options without effect are warned of' "$gannet" info --plan lenet --nodes 4
 fastest() { of_mesh --parallel auto --nodes 4 | awk '/images.s/ { next } /<- fastest/ { marked++; bad += NR != 2 } /^all have/ { exit } $4 + 0 < last { bad++ } { last = $4 + 0 }
 	END { exit marked != 1 || bad }'; }
 check 'the fastest first, and marked' fastest

@@ -41,7 +41,7 @@ check 'and in the log' grep -q '"event": "start".*"resolved": "input 1x28x28, sh
 expect 0 'WARN .*options without effect in this run: --milestones, which --schedule step has, not cosine; --lr-factor, which --schedule step has, not cosine; --pad, which .* not crop-flip' \
 	'options that do nothing' train --milestones 1,2 --lr-factor 0.5 --pad 3 --augment crop-flip
 expect 0 'WARN .*no milestone lies within the run .*the rate never falls' 'milestones after the end' train --schedule step
-expect 0 'WARN .*without effect in this run: --checkpoint-every, which needs --checkpoint; --eval-every, which needs --val; --trace-steps, which needs --trace$' \
+expect 0 'WARN .*without effect in this run: --checkpoint-every, which needs --checkpoint; --trace-steps, which needs --trace; --eval-every, which needs --val$' \
 	'options that other options have' train --steps 1 --checkpoint-every 5 --eval-every 2 --trace-steps 3
 check 'milestones within it' sh -c '! timeout -k 5 300 "$1" train --data "$2/train" --model lenet --lr 0.02 --steps 4 --schedule step \
 	--milestones 0.01 --pad 3 2>&1 | grep -E "milestone|do nothing"' sh "$gannet" "$dir"

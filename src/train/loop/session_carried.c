@@ -118,8 +118,8 @@ static enum gn_status give_any(struct gn_carried *c, struct gn_session *s, int64
 	if (!status && !*done && told->len) {
 		c->goes_back = 1;
 		if (gn_comm_rank(s->comm) == 0)
-			gn_log_warn(s->log, "%s; %s: going on with %d ranks from the %s", c->why ? c->why : "a rank was lost", gn_strbuf_text(told),
-				    gn_comm_size(s->comm), gn_checkpoint_any(s->options->checkpoint) ? "last checkpoint" : "beginning");
+			gn_log_warn(s->log, "%s; %s: going on with %d rank%s from the %s", c->why ? c->why : "a rank was lost", gn_strbuf_text(told),
+				    gn_comm_size(s->comm), gn_text_plural((uint64_t)gn_comm_size(s->comm)), gn_checkpoint_any(s->options->checkpoint) ? "last checkpoint" : "beginning");
 	}
 	return status;
 }
@@ -144,8 +144,8 @@ enum gn_status gn_carried_give(struct gn_carried *c, struct gn_session *s, int *
 	s->checkpoint.saved_step = UINT64_MAX;
 	s->checkpoint.begun_ns = gn_clock_ns();
 	if (gn_comm_rank(s->comm) == 0)
-		gn_log_warn(s->log, "%s; going on with %d ranks from memory: step %" PRIu64 ", epoch %" PRIu64 ", sample %" PRIu64 "%s",
-			    c->why ? c->why : "a rank was lost", gn_comm_size(s->comm), s->state.step, s->state.epoch, s->state.sample,
+		gn_log_warn(s->log, "%s; going on with %d rank%s from memory: step %" PRIu64 ", epoch %" PRIu64 ", sample %" PRIu64 "%s",
+			    c->why ? c->why : "a rank was lost", gn_comm_size(s->comm), gn_text_plural((uint64_t)gn_comm_size(s->comm)), s->state.step, s->state.epoch, s->state.sample,
 			    gn_strbuf_text(&told));
 	gn_strbuf_release(&told);
 	return GN_OK;
@@ -200,8 +200,8 @@ enum gn_status gn_carried_log_recovery(const struct gn_carried *c, struct gn_ses
 
 	if (gn_comm_rank(s->comm) || !c->ranks)
 		return GN_OK;
-	gn_log_info(s->log, "%.2f s from the last finished step of %d ranks to the next one of %d; %" PRIu64 " finished step%s %s done again", seconds,
-		    c->ranks, gn_comm_size(s->comm), redone, gn_text_plural(redone), redone == 1 ? "is" : "are");
+	gn_log_info(s->log, "%.2f s from the last finished step of %d rank%s to the next one of %d; %" PRIu64 " finished step%s %s done again", seconds,
+		    c->ranks, gn_text_plural((uint64_t)c->ranks), gn_comm_size(s->comm), redone, gn_text_plural(redone), redone == 1 ? "is" : "are");
 	j = gn_metrics_log_begin(s->metrics.log, "recovered");
 	if (j) {
 		gn_json_uint(j, "step", s->state.step);
