@@ -103,6 +103,9 @@ void gn_options_unused(const struct gn_command *command, const void *target, str
 /* Frees the list fields of target. */
 void gn_options_release(const struct gn_command *command, void *target);
 
+/* Appends text that follows at characters of a line, broken between words at columns (0: nowhere); further lines begin with indent blanks.
+ * A word that is longer than a line stays whole. */
+void gn_options_wrap(struct gn_strbuf *out, const char *text, int columns, int at, int indent);
 /* columns: lines other than examples are broken between words there; 0: nowhere, so that each option is one line. */
 void gn_options_help(const struct gn_command *command, const char *program, int columns, struct gn_strbuf *out);
 /* The man page in roff, section 1, named PROGRAM-COMMAND. */
@@ -115,6 +118,18 @@ void gn_options_completion(const struct gn_command *const *commands, size_t coun
 void gn_options_describe(const struct gn_command *command, const void *target, const char *const *skip,
 			 struct gn_strbuf *out);
 
+/* One "name=value" of such a line; value_len 0: an option that was not set. A value may contain spaces: it ends where another name starts. */
+struct gn_option_value {
+	const char *name, *value; /* not terminated */
+	size_t name_len, value_len;
+};
+
+/* Parses the first pair of a line that is not empty. Returns the start of the next pair. */
+const char *gn_options_next(const char *line, struct gn_option_value *out);
+/* Whether a line, which may be NULL, has the option: *found is its pair then. */
+int gn_options_find(const char *line, const char *name, size_t name_len, struct gn_option_value *found);
+/* Appends the value for people: numbers in their shortest form (a line has enough digits to read them back), "(none)" for an empty one. */
+void gn_options_value(const struct gn_option_value *value, struct gn_strbuf *out);
 /* Appends the differences between two such lines, except for options in skip: "--lr 0.1, now 0.2; --mixup (none), now 0.2", where
  * ", now " is `between`. An
  * option that only one line has is no difference: the lines may come from different versions. Appends nothing when nothing

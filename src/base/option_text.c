@@ -31,9 +31,7 @@ static void append_notes(const struct gn_option *o, struct gn_strbuf *out)
 		gn_strbuf_printf(out, " (on; --no-%s turns it off)", o->name);
 }
 
-/* Appends text that follows at characters of a line; further lines begin with as many blanks as indent says. A word that is longer than a
- * line stays whole. */
-static void put_wrapped(struct gn_strbuf *out, const char *text, int columns, int at, int indent)
+void gn_options_wrap(struct gn_strbuf *out, const char *text, int columns, int at, int indent)
 {
 	while (*text) {
 		int word = (int)strcspn(text, " \n"), blanks = (int)strspn(text + word, " ");
@@ -62,33 +60,34 @@ static void put_wrapped(struct gn_strbuf *out, const char *text, int columns, in
 
 void gn_options_help(const struct gn_command *command, const char *program, int columns, struct gn_strbuf *out)
 {
+	static const struct gn_option help = {.name = "help", .letter = 'h', .help = "show this help"};
 	struct gn_strbuf text = {0};
+	const int at = columns && columns < 60 ? 8 : 34;
 
 	gn_strbuf_printf(&text, "Usage: %s %s [OPTION]...%s%s", program, command->name, command->positional[0] ? " " : "", command->positional);
-	put_wrapped(out, gn_strbuf_text(&text), columns, 0, 7);
+	gn_options_wrap(out, gn_strbuf_text(&text), columns, 0, 7);
 	gn_strbuf_puts(out, "\n\n");
-	put_wrapped(out, command->summary, columns, 0, 0);
+	gn_options_wrap(out, command->summary, columns, 0, 0);
 	gn_strbuf_puts(out, "\n\n");
-	put_wrapped(out, command->description, columns, 0, 0);
+	gn_options_wrap(out, command->description, columns, 0, 0);
 	gn_strbuf_puts(out, "\n\nOptions:\n");
-	for (size_t i = 0; i < command->option_count; i++) {
+	for (size_t i = 0; i <= command->option_count; i++) {
+		const struct gn_option *o = i < command->option_count ? &command->options[i] : &help;
 		char left[96];
-		int at = 34;
 
-		put_left_column(&command->options[i], left, sizeof left);
-		gn_strbuf_printf(out, "  %-30s  ", left);
+		put_left_column(o, left, sizeof left);
+		gn_strbuf_printf(out, "  %-*s  ", at - 4, left);
 		/* a long name has its line to itself */
-		if (columns && strlen(left) > 30)
+		if (columns && strlen(left) > (size_t)at - 4)
 			gn_strbuf_printf(out, "\n%*s", at, "");
 		gn_strbuf_clear(&text);
-		gn_strbuf_puts(&text, command->options[i].help);
-		append_notes(&command->options[i], &text);
-		put_wrapped(out, gn_strbuf_text(&text), columns, at, at);
+		gn_strbuf_puts(&text, o->help);
+		append_notes(o, &text);
+		gn_options_wrap(out, gn_strbuf_text(&text), columns, at, at);
 		gn_strbuf_puts(out, "\n");
 		out->failed |= gn_strbuf_failed(&text);
 	}
 	gn_strbuf_release(&text);
-	gn_strbuf_printf(out, "  %-30s  %s\n", "-h, --help", "show this help");
 	if (command->examples)
 		gn_strbuf_printf(out, "\nExamples:\n%s", command->examples);
 }
@@ -284,12 +283,6 @@ void gn_options_write(const struct gn_command *command, const void *target, cons
 	write_options(command, target, skip, 0, out);
 }
 
-/* One "name=value" pair of a line written by gn_options_describe(). */
-struct described {
-	const char *name, *value;
-	size_t name_len, value_len;
-};
-
 static size_t name_length(const char *at)
 {
 	size_t len = strspn(at, "abcdefghijklmnopqrstuvwxyz0123456789-");
@@ -297,62 +290,60 @@ static size_t name_length(const char *at)
 	return at[len] == '=' ? len : 0;
 }
 
-/* Parses the pair at `at`. A value may contain spaces; it ends where another name starts. Returns the start of the next pair. */
-static const char *split_described(const char *at, struct described *d)
+const char *gn_options_next(const char *line, struct gn_option_value *d)
 {
 	const char *end;
 
-	d->name = at;
-	d->name_len = name_length(at);
-	d->value = end = at + d->name_len + (d->name_len > 0);
+	d->name = line;
+	d->name_len = name_length(line);
+	d->value = end = line + d->name_len + (d->name_len > 0);
 	while (*end && !(*end == ' ' && name_length(end + 1)))
 		end++;
 	d->value_len = (size_t)(end - d->value);
 	return *end ? end + 1 : end;
 }
 
-static int find_described(const char *line, const struct described *wanted, struct described *found)
+int gn_options_find(const char *line, const char *name, size_t name_len, struct gn_option_value *found)
 {
-	while (*line) {
-		line = split_described(line, found);
-		if (found->name_len == wanted->name_len && !memcmp(found->name, wanted->name, wanted->name_len))
+	while (line && *line) {
+		line = gn_options_next(line, found);
+		if (found->name_len == name_len && !memcmp(found->name, name, name_len))
 			return 1;
 	}
 	return 0;
 }
 
-/* Formats numbers in decimal notation. */
-static void append_value(const struct described *d, struct gn_strbuf *out)
+void gn_options_value(const struct gn_option_value *v, struct gn_strbuf *out)
 {
 	char text[64], *end = text;
 	double number = 0;
 
-	if (d->value_len && d->value_len < sizeof text) {
-		memcpy(text, d->value, d->value_len);
-		text[d->value_len] = '\0';
+	if (v->value_len && v->value_len < sizeof text) {
+		memcpy(text, v->value, v->value_len);
+		text[v->value_len] = '\0';
 		number = strtod(text, &end);
 	}
 	if (end > text && !*end)
 		gn_strbuf_printf(out, "%.15g", number);
 	else
-		gn_strbuf_printf(out, "%.*s", d->value_len ? (int)d->value_len : 6, d->value_len ? d->value : "(none)");
+		gn_strbuf_printf(out, "%.*s", v->value_len ? (int)v->value_len : 6, v->value_len ? v->value : "(none)");
 }
 
 void gn_options_compare(const char *before, const char *now, const char *const *skip, const char *between,
 			struct gn_strbuf *out)
 {
-	struct described d, old;
+	struct gn_option_value d, old;
 	int differences = 0;
 
 	while (*now) {
-		now = split_described(now, &d);
-		if (is_skipped(d.name, d.name_len, skip) || !find_described(before, &d, &old) ||
+		now = gn_options_next(now, &d);
+		if (is_skipped(d.name, d.name_len, skip) || !gn_options_find(before, d.name, d.name_len, &old) ||
 		    (d.value_len == old.value_len && !memcmp(d.value, old.value, d.value_len)))
 			continue;
 		gn_strbuf_printf(out, "%s--%.*s ", differences++ ? "; " : "", (int)d.name_len, d.name);
-		append_value(&old, out);
+		gn_options_value(&old, out);
 		gn_strbuf_puts(out, between);
-		append_value(&d, out);
+		gn_options_value(&d, out);
 	}
 }
 

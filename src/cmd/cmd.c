@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -36,6 +37,17 @@ int gn_cmd_exit_code(enum gn_status status)
 	default:
 		return GN_EXIT_FAILED;
 	}
+}
+
+int gn_cmd_columns(void)
+{
+	const char *set = getenv("COLUMNS");
+	int columns = set ? atoi(set) : 0;
+	struct winsize size;
+
+	if (columns < 1 && !ioctl(STDOUT_FILENO, TIOCGWINSZ, &size))
+		columns = size.ws_col;
+	return columns < 1 || columns > 1000 ? 80 : columns < 40 ? 40 : columns;
 }
 
 const char *gn_cmd_lost_folder(void)

@@ -71,6 +71,8 @@ const char *gn_cmd_host(char *buffer, size_t size_bytes);
 struct gn_json;
 /* Ends the outermost object, if it is open, prints it as a line on standard output, and releases j. */
 void gn_cmd_print_json(struct gn_json *j);
+/* Columns of printed text, at least 40: COLUMNS of the environment, else the width of the terminal on standard output, else 80. */
+int gn_cmd_columns(void);
 /* Creates a log on standard error at the level of GANNET_LOG (default info); NULL when out of memory. */
 struct gn_log *gn_cmd_log(void);
 

@@ -48,18 +48,24 @@ const struct gn_cmd *gn_cmd_find(const char *name)
 
 static void overview(FILE *out)
 {
-	fputs("Usage: gannet COMMAND [OPTION]... [ARGUMENT]...\n\n"
-	      "Trains image classifiers across a Slurm cluster.\n\nCommands:\n", out);
-	for (size_t i = 0; i < gn_cmd_count; i++)
-		fprintf(out, "  %-10s %s\n", gn_cmd_table[i]->command->name, gn_cmd_table[i]->command->summary);
-	fputs("\n"
-	      "'gannet COMMAND --help' describes one command; 'gannet --version' prints the\n"
-	      "version.\n"
-	      "Exit codes: 0 done; 1 failed; 2 wrong usage; 3 bad input data; 4 a peer was\n"
-	      "lost; 5 stopped on request, resumable; 6 a node or fabric failed its check.\n"
-	      "GANNET_LOG=error|warn|info|debug sets the log level on standard error,\n"
-	      "GANNET_SOCKET_IFNAME the interfaces of the exchange at start and of heartbeats\n"
-	      "(eth: names with that prefix; =eth0: that one; ^docker: all others).\n", out);
+	const int columns = gn_cmd_columns();
+	struct gn_strbuf text = {0};
+
+	gn_options_wrap(&text, "Usage: gannet COMMAND [OPTION]... [ARGUMENT]...\n\nTrains image classifiers across a Slurm cluster.\n\nCommands:\n",
+			columns, 0, 0);
+	for (size_t i = 0; i < gn_cmd_count; i++) {
+		gn_strbuf_printf(&text, "  %-10s ", gn_cmd_table[i]->command->name);
+		gn_options_wrap(&text, gn_cmd_table[i]->command->summary, columns, 13, 13);
+		gn_strbuf_puts(&text, "\n");
+	}
+	gn_options_wrap(&text, "\n'gannet COMMAND --help' describes one command; 'gannet --version' prints the version.\n"
+			"Exit codes: 0 done; 1 failed; 2 wrong usage; 3 bad input data; 4 a peer was lost; 5 stopped on request, resumable; "
+			"6 a node or fabric failed its check.\n"
+			"GANNET_LOG=error|warn|info|debug sets the log level on standard error, GANNET_SOCKET_IFNAME the interfaces of the "
+			"exchange at start and of heartbeats (eth: names with that prefix; =eth0: that one; ^docker: all others).\n",
+			columns, 0, 0);
+	fputs(gn_strbuf_text(&text), out);
+	gn_strbuf_release(&text);
 }
 
 /* A full disk or a closed pipe must not look like success. */
@@ -107,21 +113,12 @@ static int print_completion(void)
 	return print_text(&text);
 }
 
-/* COLUMNS, as users and tests set it, or 80. */
-static int help_columns(void)
-{
-	const char *set = getenv("COLUMNS");
-	int columns = set ? atoi(set) : 0;
-
-	return columns >= 60 && columns <= 1000 ? columns : 80;
-}
-
 static int print_help(const struct gn_command *command)
 {
 	struct gn_strbuf text;
 
 	gn_strbuf_init(&text);
-	gn_options_help(command, "gannet", help_columns(), &text);
+	gn_options_help(command, "gannet", gn_cmd_columns(), &text);
 	return print_text(&text);
 }
 

@@ -30,15 +30,38 @@ check 'no option is in the list twice' twice
 
 wide() { # COLUMNS: longer lines, but for words of the synopsis, and for examples, which are copied whole
 	{
-		[ "$1" != 80 ] || "$gannet" --help
+		"$gannet" --help
 		for c in $(commands); do "$gannet" "$c" --help | sed -n '2,$p' | sed '/^Examples:/,$d'; done
 	} | awk -v columns="$1" 'length > columns' | (! grep .)
 }
 expect 0 '6 a node or fabric failed its check' 'man pages name all exit codes' "$gannet" --man preflight
 unset COLUMNS
 check 'help has 80 columns in a pipe, too' wide 80
-narrow() { (export COLUMNS=60 && wide 60); }
-check 'or COLUMNS' narrow
+for columns in 40 60 100; do
+	narrow() { (export COLUMNS=$columns && wide $columns); }
+	check "or COLUMNS, $columns" narrow
+done
+broad() { COLUMNS=110 "$gannet" --help | awk 'length > 100 { long = 1 } END { exit !long }'; }
+check 'and uses them' broad
+cat >terminal.py <<'PY'
+import fcntl, os, pty, struct, subprocess, sys, termios
+os.environ.pop("COLUMNS", None)
+for columns in (64, 110):
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    process = subprocess.Popen([sys.argv[1], "--help"], stdout=slave)
+    os.close(slave)
+    text = b""
+    try:
+        while part := os.read(master, 65536):
+            text += part
+    except OSError: # the other side is closed
+        pass
+    assert process.wait(280) == 0
+    longest = max(len(line) for line in text.decode().splitlines())
+    assert columns - 12 < longest <= columns, (columns, longest)
+PY
+check 'in a terminal its width' timeout -k 5 300 python3 terminal.py "$gannet"
 whole() { # of 80 columns, in a man page, too, which indents them by 7
 	for c in $(commands); do
 		"$gannet" "$c" --help | awk 'length > 80 || (examples && length > 73); /^Examples:/ { examples = 1 }'
@@ -53,8 +76,10 @@ for pair in batch_size:batch learning-rate:lr wd:weight-decay workers:loader-thr
 	expect 2 "did you mean --${pair#*:}[?]$" "--${pair%:*} of other programs" "$gannet" train "--${pair%:*}" 1
 done
 expect 2 'did you mean resnet18[?]$' 'a misspelt network' "$gannet" train --data d --model resnet-18
+export COLUMNS=1000
 expect 0 'SOCKET_IFNAME the' 'help names the variable of the interfaces' "$gannet" --help
 expect 0 'interfaces of the exchange at start and of heartbeats' 'and all that uses them' "$gannet" --help
+unset COLUMNS
 
 check 'one image' "$gannet" pack --out one --synthetic 1 --classes 1 --size 8x8
 rm -r one
