@@ -94,18 +94,25 @@ static void size_of(int *columns, int *rows)
 static void draw(const struct gn_run_view *v, double interval)
 {
 	struct gn_strbuf text = {0};
-	char name[256], clock[16];
+	char name[4200], clock[16];
+	char *shown = name, *slash;
 	int columns, rows, room;
 	time_t now = time(NULL);
 	struct tm tm;
 
 	size_of(&columns, &rows);
 	localtime_r(&now, &tm);
-	strftime(clock, sizeof clock, "%H:%M:%S", &tm);
+	strftime(clock, sizeof clock, " %H:%M:%S", &tm);
 	gn_text_visible(*v->log ? v->log : v->job.id, name, sizeof name);
-	room = columns - 10 > 0 ? columns - 10 : 0;
-	/* the end of a long path says more */
-	printf("\033[H\033[7m%-*.*s %8s\033[0m\033[K\n", room, room, name + ((int)strlen(name) > room ? (int)strlen(name) - room : 0), clock);
+	room = columns - 10;
+	/* of a long path the last folders that fit, and the clock only beside a name that does */
+	while ((int)strlen(shown) > room && (slash = strchr(shown + 4, '/')))
+		shown = memcpy(slash - 3, "...", 3);
+	if ((int)strlen(shown) > room) {
+		*clock = '\0';
+		room = columns - 1;
+	}
+	printf("\033[H\033[7m%-*.*s%s\033[0m\033[K\n", room, room, shown, clock);
 	gn_run_view_text(v, (double)now, columns, rows - 2, &text);
 	for (const char *line = gn_strbuf_text(&text); *line;) {
 		size_t len = strcspn(line, "\n");
@@ -172,7 +179,7 @@ static enum gn_status print(const struct top_options *o, struct gn_run_source *s
 		gn_cmd_print_json(&j);
 		return GN_OK;
 	}
-	gn_run_view_text(v, now, 80, 0, &text);
+	gn_run_view_text(v, now, gn_cmd_columns(), 0, &text);
 	fputs(gn_strbuf_text(&text), stdout);
 	gn_strbuf_release(&text);
 	return GN_OK;

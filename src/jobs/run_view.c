@@ -46,39 +46,20 @@ static void read_nodes(const json_t *nodes, struct gn_run_view *v)
 	v->more_nodes = (int)(count - (size_t)v->node_count);
 }
 
-/* {"rank": 3, "host": "n2", ...} */
-static void read_place(const json_t *from, int *rank, char *host, size_t size)
+/* Of objects {"rank": 3, "host": "n2", KEY: value, ...}. Returns how many. */
+static int read_ranks(const json_t *list, const char *key, struct gn_run_view_rank out[GN_RUN_VIEW_RANKS])
 {
-	double number_of_rank = number(from, "rank");
+	size_t i = 0;
 
-	*rank = number_of_rank >= 0 && number_of_rank < 1e7 ? (int)number_of_rank : 0;
-	gn_event_text(from, "host", host, size);
-}
+	for (; i < json_array_size(list) && i < GN_RUN_VIEW_RANKS; i++) {
+		const json_t *from = json_array_get(list, i);
+		double rank = number(from, "rank");
 
-static void read_slow(const json_t *slow, struct gn_run_view *v)
-{
-	for (size_t i = 0; i < json_array_size(slow) && i < GN_RUN_VIEW_SLOW; i++) {
-		const json_t *from = json_array_get(slow, i);
-
-		read_place(from, &v->slow[i].rank, v->slow[i].host, sizeof v->slow[i].host);
-		v->slow[i].compute_ms = number(from, "compute_ms");
-		v->slow_count = (int)i + 1;
+		out[i].rank = rank >= 0 && rank < 1e7 ? (int)rank : 0;
+		gn_event_text(from, "host", out[i].host, sizeof out[i].host);
+		out[i].value = number(from, key);
 	}
-}
-
-static void read_silent(const json_t *status, struct gn_run_view *v)
-{
-	const json_t *silent = json_object_get(status, "silent");
-	double count = number(status, "silent_count");
-
-	for (size_t i = 0; i < json_array_size(silent) && i < GN_RUN_VIEW_SILENT; i++) {
-		const json_t *from = json_array_get(silent, i);
-
-		read_place(from, &v->silent[i].rank, v->silent[i].host, sizeof v->silent[i].host);
-		v->silent[i].since = number(from, "since");
-		v->silent_count = (int)i + 1;
-	}
-	v->more_silent = count > v->silent_count && count < 1e7 ? (int)count - v->silent_count : 0;
+	return (int)i;
 }
 
 /* A status of an earlier start than the log's last one is not looked at. */
@@ -86,6 +67,7 @@ static void read_status(struct gn_run_view *v)
 {
 	char path[4200], *text = NULL;
 	json_t *status = NULL;
+	double silent;
 	size_t len;
 
 	snprintf(path, sizeof path, "%s.status", v->log);
@@ -98,8 +80,10 @@ static void read_status(struct gn_run_view *v)
 		v->has_status = 1;
 		gn_event_text(status, "doing", v->doing, sizeof v->doing);
 		v->status_step = number(status, "step") >= 0 && number(status, "step") < 1e15 ? (uint64_t)number(status, "step") : 0;
-		read_silent(status, v);
-		read_slow(json_object_get(status, "slow"), v);
+		v->slow_count = read_ranks(json_object_get(status, "slow"), "compute_ms", v->slow);
+		v->silent_count = read_ranks(json_object_get(status, "silent"), "since", v->silent);
+		silent = number(status, "silent_count");
+		v->more_silent = silent > v->silent_count && silent < 1e7 ? (int)silent - v->silent_count : 0;
 		read_nodes(json_object_get(status, "nodes"), v);
 	}
 	json_decref(status);

@@ -13,13 +13,18 @@
 
 #define GN_RUN_VIEW_SLURM_S 30
 #define GN_RUN_VIEW_NODES 256
-#define GN_RUN_VIEW_SLOW 8
-#define GN_RUN_VIEW_SILENT 8
+#define GN_RUN_VIEW_RANKS 8
 
 struct gn_run_view_node {
 	char host[64];
 	struct gn_node_load load;
 	double rss_bytes; /* of the run's ranks on it */
+};
+
+struct gn_run_view_rank {
+	int rank;
+	char host[64];
+	double value;
 };
 
 struct gn_run_view {
@@ -32,18 +37,9 @@ struct gn_run_view {
 	char doing[64];
 	double status_time;
 	uint64_t status_step;
-	int slow_count, node_count, more_nodes; /* more_nodes: that did not fit */
-	struct {
-		int rank;
-		char host[64];
-		double compute_ms;
-	} slow[GN_RUN_VIEW_SLOW];
-	int silent_count, more_silent; /* ranks of which rank 0 heard nothing when it wrote the file; more_silent: not listed */
-	struct {
-		int rank;
-		char host[64];
-		double since; /* seconds since 1970 */
-	} silent[GN_RUN_VIEW_SILENT];
+	int slow_count, silent_count, node_count, more_silent, more_nodes; /* more_: that are not listed */
+	struct gn_run_view_rank slow[GN_RUN_VIEW_RANKS];   /* value: compute_ms */
+	struct gn_run_view_rank silent[GN_RUN_VIEW_RANKS]; /* of which rank 0 heard nothing since value, seconds since 1970, when it wrote the file */
 	struct gn_run_view_node node[GN_RUN_VIEW_NODES];
 };
 

@@ -9,10 +9,9 @@
 #include <string.h>
 #include <time.h>
 
-/* Collects lines of at most columns characters. */
 struct page {
 	struct gn_strbuf *out;
-	int columns, rows, used; /* rows 0: no limit */
+	int columns, rows, used; /* of at most columns characters; rows 0: no limit */
 };
 
 /* Bytes of the first columns characters of UTF-8 text. */
@@ -26,63 +25,61 @@ static size_t fit(const char *text, int columns)
 	return n;
 }
 
-static void put_line(struct page *p, const char *text)
+/* Where text of n bytes is broken: behind its last field or, where it has one only, its last word; n: nowhere. */
+static size_t break_at(const char *text, size_t n)
 {
-	if (p->rows && p->used >= p->rows)
-		return;
-	gn_strbuf_append(p->out, text, fit(text, p->columns));
-	gn_strbuf_puts(p->out, "\n");
-	p->used++;
+	for (const char *blank = "\t "; *blank; blank++)
+		for (size_t cut = n; cut > strspn(text, " "); cut--)
+			if (text[cut] == *blank)
+				return cut;
+	return n;
 }
 
+/* Fields, which tabs separate, shown as blanks, over as many lines as they need; further lines are indented. No field is broken that fits on a
+ * line. */
 static void __attribute__((format(printf, 2, 3))) put(struct page *p, const char *format, ...)
 {
 	char text[2048];
+	const char *at = text;
 	va_list args;
 
 	va_start(args, format);
 	vsnprintf(text, sizeof text, format, args);
 	va_end(args);
-	put_line(p, text);
-}
+	while (*at && (!p->rows || p->used < p->rows)) {
+		size_t n = fit(at, p->columns - (at > text ? 2 : 0)), len = at[n] ? break_at(at, n) : n;
 
-/* A long text over several lines, broken between words; further lines are indented. */
-static void put_wrapped(struct page *p, const char *text)
-{
-	for (int first = 1; *text; first = 0) {
-		int room = p->columns - (first ? 0 : 2);
-		size_t n = fit(text, room), cut = n;
-		char line[1024];
-
-		while (text[n] && cut && text[cut] != ' ')
-			cut--;
-		n = text[n] && cut ? cut : n;
-		snprintf(line, sizeof line, "%s%.*s", first ? "" : "  ", (int)n, text);
-		put_line(p, line);
-		text += n;
-		text += strspn(text, " ");
+		gn_strbuf_puts(p->out, at > text ? "  " : "");
+		n = len + strspn(at + len, " \t");
+		while (len && strchr(" \t", at[len - 1]))
+			len--;
+		for (size_t i = 0; i < len; i++)
+			gn_strbuf_append(p->out, at[i] == '\t' ? " " : at + i, 1);
+		gn_strbuf_puts(p->out, "\n");
+		p->used++;
+		at += n;
 	}
 }
 
+/* As many of the last values as fit. */
 static void put_sparkline(struct page *p, const char *name, const double *values, int count)
 {
 	static const char *const bars[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+	const int room = p->columns - 33, first = room < 1 ? count : count > room ? count - room : 0;
 	double low = INFINITY, high = -INFINITY;
-	char text[512];
-	size_t n;
+	char text[512] = "";
+	size_t n = 0;
 
-	for (int i = 0; i < count; i++) {
+	for (int i = first; i < count; i++) {
 		low = values[i] < low ? values[i] : low;
 		high = values[i] > high ? values[i] : high;
 	}
 	if (!isfinite(low) || !isfinite(high))
 		return;
-	n = (size_t)snprintf(text, sizeof text, "%-9s ", name);
-	for (int i = 0; i < count; i++)
+	for (int i = first; i < count; i++)
 		n += (size_t)snprintf(text + n, sizeof text - n, "%s",
 				      isfinite(values[i]) ? bars[(int)(high > low ? (values[i] - low) / (high - low) * 7.999 : 3)] : " ");
-	snprintf(text + n, sizeof text - n, " %.4g to %.4g", low, high);
-	put_line(p, text);
+	put(p, "%-9s %s %.4g to %.4g", name, text, low, high);
 }
 
 static void put_bytes(char out[16], double bytes)
@@ -111,7 +108,7 @@ static void put_left(const struct gn_account *a, char *out, size_t size)
 
 	*out = 0;
 	if (!strcmp(a->state, "running") && isfinite(left))
-		snprintf(out, size, ", %llu:%02llu:%02llu to the end", s / 3600, s / 60 % 60, s % 60);
+		snprintf(out, size, ",\t%llu:%02llu:%02llu to the end", s / 3600, s / 60 % 60, s % 60);
 }
 
 static void put_state(struct page *p, const struct gn_run_view *v, double now)
@@ -124,21 +121,20 @@ static void put_state(struct page *p, const struct gn_run_view *v, double now)
 
 	snprintf(state, sizeof state, "%s", a->state);
 	if (!strcmp(a->state, "running"))
-		snprintf(state, sizeof state, "running%s%s, last line %.0f s ago%s", v->has_status ? ", " : "", v->has_status ? v->doing : "", silent,
-			 is_silent ? ": silent" : "");
-	put(p, "%s  %d rank%s on %d node%s%s%s  %s", a->model, a->ranks, gn_text_plural((uint64_t)a->ranks), a->nodes,
-	    gn_text_plural((uint64_t)a->nodes), *a->job ? "  job " : "", a->job, state);
+		snprintf(state, sizeof state, "running%s%s,\tlast line %.0f s ago%s", v->has_status ? ", " : "", v->has_status ? v->doing : "",
+			 silent, is_silent ? ": silent" : "");
+	put(p, "%s \t%d rank%s on %d node%s%s%s \t%s", a->model, a->ranks, gn_text_plural((uint64_t)a->ranks), a->nodes,
+	    gn_text_plural((uint64_t)a->nodes), *a->job ? " \tjob " : "", a->job, state);
 	put_left(a, left, sizeof left);
-	put(p, "step %llu of %llu (%.0f %%)  epoch %.2f%s", (unsigned long long)step, (unsigned long long)a->total_steps,
+	put(p, "step %llu of %llu (%.0f %%) \tepoch %.2f%s", (unsigned long long)step, (unsigned long long)a->total_steps,
 	    a->total_steps ? 100.0 * (double)step / (double)a->total_steps : 0, isfinite(a->epoch) ? a->epoch : 0, left);
 	if (isfinite(a->top1))
-		snprintf(top1, sizeof top1, "  top-1 %.2f %%", 100 * a->top1);
+		snprintf(top1, sizeof top1, " \ttop-1 %.2f %%", 100 * a->top1);
 	put_number(loss, fabs(a->loss), 4);
 	put_number(rate, a->images_per_s, 1);
-	put(p, "loss %s  %s images/s  starts %d  checkpoints %llu%s", loss, rate, a->starts,
-	    (unsigned long long)a->checkpoints, top1);
+	put(p, "loss %s \t%s images/s \tstarts %d \tcheckpoints %llu%s", loss, rate, a->starts, (unsigned long long)a->checkpoints, top1);
 	if (a->world_count)
-		put(p, "world %llu of %d rank%s since step %llu  losses %d, %.2f s between worlds  goodput %.0f %%",
+		put(p, "world %llu of %d rank%s\tsince step %llu \tlosses %d,\t%.2f s between worlds \tgoodput %.0f %%",
 		    (unsigned long long)a->worlds[a->world_count - 1].world, a->ranks, gn_text_plural((uint64_t)a->ranks),
 		    (unsigned long long)a->worlds[a->world_count - 1].step, a->losses, a->recovery_s, 100 * gn_account_goodput(a));
 	put_sparkline(p, "loss", a->recent_loss, a->recent);
@@ -148,15 +144,14 @@ static void put_state(struct page *p, const struct gn_run_view *v, double now)
 static void put_step(struct page *p, const struct gn_account *a)
 {
 	static const char *const parts[] = {"data", "forward", "backward", "gradients", "optimizer"};
-	char text[256];
-	size_t n;
+	char text[256] = "";
+	size_t n = 0;
 
 	if (!(a->step_ms > 0))
 		return;
-	n = (size_t)snprintf(text, sizeof text, "step %.4g ms, in %%:", a->step_ms);
 	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-		n += (size_t)snprintf(text + n, sizeof text - n, "%s %s %.0f", i ? "," : "", parts[i], 100 * a->part_ms[i] / a->step_ms);
-	put_line(p, text);
+		n += (size_t)snprintf(text + n, sizeof text - n, "%s\t%s %.0f", i ? "," : "", parts[i], 100 * a->part_ms[i] / a->step_ms);
+	put(p, "step %.4g ms, in %%:%s", a->step_ms, text);
 }
 
 /* The status file may be of a later interval than the log's last line: what it names is named alone. */
@@ -164,14 +159,14 @@ static void put_ranks(struct page *p, const struct gn_run_view *v)
 {
 	const struct gn_account *a = &v->a;
 	int listed = v->slow_count < 5 ? v->slow_count : 5, rank = listed ? v->slow[0].rank : a->slowest;
-	double high = listed ? v->slow[0].compute_ms : a->compute_high_ms;
-	double low = listed ? fmin(a->compute_low_ms, v->slow[v->slow_count - 1].compute_ms) : a->compute_low_ms;
+	double high = listed ? v->slow[0].value : a->compute_high_ms;
+	double low = listed ? fmin(a->compute_low_ms, v->slow[v->slow_count - 1].value) : a->compute_low_ms;
 
 	if (rank < 0 || !isfinite(low))
 		return;
-	put(p, "ranks compute %.4g to %.4g ms a step; slowest: rank %d on %s", low, high, rank, listed ? v->slow[0].host : a->slowest_host);
+	put(p, "ranks compute %.4g to %.4g ms a step;\tslowest: rank %d on %s", low, high, rank, listed ? v->slow[0].host : a->slowest_host);
 	for (int i = 1; i < listed && a->ranks > 2; i++)
-		put(p, "  rank %d on %.40s %.4g ms", v->slow[i].rank, v->slow[i].host, v->slow[i].compute_ms);
+		put(p, "  rank %d on %s\t%.4g ms", v->slow[i].rank, v->slow[i].host, v->slow[i].value);
 }
 
 static void put_silent(struct page *p, const struct gn_run_view *v, double now)
@@ -179,31 +174,50 @@ static void put_silent(struct page *p, const struct gn_run_view *v, double now)
 	if (strcmp(v->a.state, "running"))
 		return;
 	for (int i = 0; i < v->silent_count; i++)
-		put(p, "silent: rank %d on %.40s, no heartbeat for %.0f s", v->silent[i].rank, v->silent[i].host, fmax(now - v->silent[i].since, 0));
+		put(p, "silent: rank %d on %s,\tno heartbeat for %.0f s", v->silent[i].rank, v->silent[i].host, fmax(now - v->silent[i].value, 0));
 	if (v->more_silent)
 		put(p, "silent: %d more rank%s", v->more_silent, gn_text_plural((uint64_t)v->more_silent));
+}
+
+enum { NODE_CELLS = 5 };
+
+/* A row of as many columns as fit beside the host; they stand in the order of their importance. */
+static void put_row(struct page *p, int width, const char *host, char cells[NODE_CELLS][40])
+{
+	static const int widths[NODE_CELLS] = {6, 18, 8, 8, 8};
+	char text[256];
+	int n = snprintf(text, sizeof text, "%-*s", width, host);
+
+	for (int i = 0; i < NODE_CELLS && n + widths[i] <= p->columns; i++)
+		n += snprintf(text + n, sizeof text - (size_t)n, "%*s", widths[i], cells[i]);
+	put(p, "%s", text);
 }
 
 static void put_nodes(struct page *p, const struct gn_run_view *v)
 {
 	/* what comes below has two lines */
-	int room = p->rows ? p->rows - p->used - 3 : v->node_count, listed;
+	int room = p->rows ? p->rows - p->used - 3 : v->node_count, listed, width = 2;
+	char cells[NODE_CELLS][40] = {"cpu", "memory", "ranks'", "in/s", "out/s"};
 
 	if (!v->node_count || room < 1 || strcmp(v->a.state, "running"))
 		return;
-	put(p, "%-24s %6s %18s %8s %9s %9s", "node", "cpu", "memory", "ranks'", "in/s", "out/s");
 	listed = v->node_count <= room ? v->node_count : room - 1;
+	for (int i = 0; i < listed; i++)
+		width = (int)strlen(v->node[i].host) > width ? (int)strlen(v->node[i].host) : width;
+	put_row(p, width + 2, "node", cells);
 	for (int i = 0; i < listed; i++) {
 		const struct gn_run_view_node *n = &v->node[i];
-		char used[16], all[16], own[16], in[16], out[16], memory[40];
+		char used[16], all[16], host[72];
 
 		put_bytes(used, n->load.memory_used_bytes);
 		put_bytes(all, n->load.memory_bytes);
-		put_bytes(own, n->rss_bytes);
-		put_bytes(in, n->load.receive_bytes_per_s);
-		put_bytes(out, n->load.send_bytes_per_s);
-		snprintf(memory, sizeof memory, "%s of %s", used, all);
-		put(p, "  %-22.22s %4.0f %% %18s %8s %9s %9s", n->host, 100 * n->load.cpu, memory, own, in, out);
+		snprintf(host, sizeof host, "  %s", n->host);
+		snprintf(cells[0], sizeof *cells, "%.0f %%", 100 * n->load.cpu);
+		snprintf(cells[1], sizeof *cells, "%s of %s", used, all);
+		put_bytes(cells[2], n->rss_bytes);
+		put_bytes(cells[3], n->load.receive_bytes_per_s);
+		put_bytes(cells[4], n->load.send_bytes_per_s);
+		put_row(p, width + 2, host, cells);
 	}
 	if (v->node_count + v->more_nodes > listed)
 		put(p, "  and %d more", v->node_count + v->more_nodes - listed);
@@ -229,11 +243,11 @@ static void put_job(struct page *p, const struct gn_run_view *v)
 	n = (size_t)snprintf(text, sizeof text, "job %s is %s%s%s%s", j->id, j->state, *j->reason ? " (" : "", j->reason, *j->reason ? ")" : "");
 	if (j->start_time > 0 && !strcmp(j->state, "PENDING")) {
 		put_time(j->start_time, when, sizeof when);
-		n += (size_t)snprintf(text + n, sizeof text - n, ", expected to start at %s", when);
+		n += (size_t)snprintf(text + n, sizeof text - n, ",\texpected to start at %s", when);
 	}
 	if (j->restarts)
-		snprintf(text + n, sizeof text - n, ", queued again %d time%s", j->restarts, gn_text_plural((uint64_t)j->restarts));
-	put_wrapped(p, text);
+		snprintf(text + n, sizeof text - n, ",\tqueued again %d time%s", j->restarts, gn_text_plural((uint64_t)j->restarts));
+	put(p, "%s", text);
 }
 
 void gn_run_view_text(const struct gn_run_view *v, double now, int columns, int rows, struct gn_strbuf *out)
@@ -247,18 +261,32 @@ void gn_run_view_text(const struct gn_run_view *v, double now, int columns, int 
 		put_ranks(&p, v);
 		put_nodes(&p, v);
 		if (*v->a.patience) {
-			put_line(&p, "ended by --patience:");
-			put_wrapped(&p, v->a.patience);
+			put(&p, "ended by --patience:");
+			put(&p, "%s", v->a.patience);
 		}
-		if (*v->a.reason)
-			put_wrapped(&p, v->a.reason);
+		put(&p, "%s", v->a.reason);
 	}
 	put_job(&p, v);
 	if (!v->has_log)
-		put_wrapped(&p, *v->log ? "no step yet: its log is not there or empty" : "its log is not known");
+		put(&p, *v->log ? "no step yet: its log is not there or empty" : "its log is not known");
 }
 
 /* --- JSON --- */
+
+/* since 0: their values; else the seconds from a value to that time. */
+static void write_ranks(const char *name, const struct gn_run_view_rank *list, int count, const char *key, int decimals, double since,
+			struct gn_json *j)
+{
+	gn_json_array(j, name);
+	for (int i = 0; i < count; i++) {
+		gn_json_object(j, NULL);
+		gn_json_int(j, "rank", list[i].rank);
+		gn_json_string(j, "host", list[i].host);
+		gn_json_fixed(j, key, since > 0 ? fmax(since - list[i].value, 0) : list[i].value, decimals);
+		gn_json_end(j);
+	}
+	gn_json_end(j);
+}
 
 void gn_run_view_json(const struct gn_run_view *v, double now, struct gn_json *j)
 {
@@ -268,24 +296,8 @@ void gn_run_view_json(const struct gn_run_view *v, double now, struct gn_json *j
 	if (v->has_status) {
 		gn_json_string(j, "doing", v->doing);
 		gn_json_uint(j, "status_step", v->status_step);
-		gn_json_array(j, "slow");
-		for (int i = 0; i < v->slow_count; i++) {
-			gn_json_object(j, NULL);
-			gn_json_int(j, "rank", v->slow[i].rank);
-			gn_json_string(j, "host", v->slow[i].host);
-			gn_json_fixed(j, "compute_ms", v->slow[i].compute_ms, 3);
-			gn_json_end(j);
-		}
-		gn_json_end(j);
-		gn_json_array(j, "silent");
-		for (int i = 0; i < v->silent_count; i++) {
-			gn_json_object(j, NULL);
-			gn_json_int(j, "rank", v->silent[i].rank);
-			gn_json_string(j, "host", v->silent[i].host);
-			gn_json_fixed(j, "silent_s", fmax(now - v->silent[i].since, 0), 1);
-			gn_json_end(j);
-		}
-		gn_json_end(j);
+		write_ranks("slow", v->slow, v->slow_count, "compute_ms", 3, 0, j);
+		write_ranks("silent", v->silent, v->silent_count, "silent_s", 1, now, j);
 		gn_json_int(j, "silent_count", v->silent_count + v->more_silent);
 		gn_json_array(j, "node_load");
 		for (int i = 0; i < v->node_count; i++)

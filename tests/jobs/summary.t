@@ -89,6 +89,7 @@ t.text = ""
 t.resize(40, 8)
 t.until("(?s)q quits.*q quits")
 assert len(t.screen()) <= 8 and all(len(line) <= 40 for line in t.screen()), t.screen()
+assert re.match(r"(\.\.\./)?([^/]+/)*log\.jsonl +\d\d:\d\d:\d\d", t.screen()[0]), t.screen()[0]
 os.write(t.master, b"q")
 t.over(0)
 for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -111,6 +112,49 @@ s["slow"] = [{"rank": 1, "host": "nz", "compute_ms": 90000.5}, {"rank": 0, "host
 json.dump(s, open(sys.argv[2], "w"))
 PY
 expect 0 "^ranks compute 0.001 to 9e[+]04 ms a step; slowest: rank 1 on nz$" "top names the slowest rank of one interval" "$gannet" top "$scratch/slow.jsonl"
+# A run of many nodes with long names, in windows of all widths: a table's columns are there whole or not, all other values on lines that fit.
+python3 - "$scratch" <<'PY'
+import json, sys
+lines = [json.loads(line) for line in open(sys.argv[1] + "/killed.jsonl")]
+start, steps = lines[0], [line for line in lines if line["event"] == "step"]
+start.update(model="mobilenet_v3_large", ranks=1024, nodes=128, total_steps=450000)
+for line in steps:
+    line.update(step=123456, epoch=27.35)
+lines = [start] + steps + [{"event": "eval", "time": steps[-1]["time"], "step": 123456, "top1": 0.7619}]
+open(sys.argv[1] + "/wide.jsonl", "w").write("".join(json.dumps(line) + "\n" for line in lines))
+status = json.load(open(sys.argv[1] + "/log.jsonl.status"))
+hosts = ["gpu-%04d-rack-17.cluster.example" % i for i in range(3)]
+status.update(doing="training", silent=[{"rank": 1, "host": hosts[1], "since": status["time"]}], silent_count=1,
+              slow=[{"rank": i, "host": hosts[i], "compute_ms": 90000.5 - i} for i in range(3)],
+              nodes=[{"host": h, "cpu": 0.5, "memory_bytes": 512e9, "memory_used_bytes": 128e9, "rss_bytes": 64e9,
+                      "receive_bytes_per_s": 123e6, "send_bytes_per_s": 456e6} for h in hosts])
+json.dump(status, open(sys.argv[1] + "/wide.jsonl.status", "w"))
+PY
+cat >"$scratch/widths.py" <<'PY'
+import os, re, subprocess, sys
+def parts(columns): # all words but those of the curves and of the table, and the rows of the table
+    text = subprocess.run([sys.argv[1], "top", "--once", sys.argv[2]], env=dict(os.environ, COLUMNS=str(columns)), check=True, timeout=280,
+                          stdout=subprocess.PIPE, text=True).stdout
+    lines = re.sub(r"\d+ s\b", "N s", text).splitlines()
+    assert all(len(line) <= columns for line in text.splitlines()), (columns, text)
+    curves = [line for line in lines if re.fullmatch(r"(loss|images/s) +[▁▂▃▄▅▆▇█]+ [0-9.e+-]+ to [0-9.e+-]+", line)]
+    assert len(curves) == 2, (columns, text)
+    at = next(i for i, line in enumerate(lines) if line.startswith("node "))
+    rows = [re.split(r"\s{2,}", line.strip()) for line in lines[at:at + 4]]
+    return " ".join(" ".join(line for line in lines[:at] + lines[at + 4:] if line not in curves).split()), rows
+whole, table = parts(200)
+assert table[0] == ["node", "cpu", "memory", "ranks'", "in/s", "out/s"] and all(len(row) == 6 for row in table), table
+for wanted in ("1024 ranks on 128 nodes", "step 123456 of 450000 (27 %) epoch 27.35", "top-1 76.19 %", "no heartbeat for N s", "rank 2 on gpu-0002-rack-17.cluster.example"):
+    assert wanted in whole, (wanted, whole)
+shown = []
+for columns in range(40, 91):
+    text, rows = parts(columns)
+    assert text == whole, (columns, text, whole)
+    shown.append(len(rows[0]))
+    assert rows == [row[:shown[-1]] for row in table], (columns, rows)
+assert shown == sorted(shown) and shown[0] < 3 and shown[-1] == 6, shown
+PY
+check "no value is cut at any width from 40 columns on" timeout -k 5 300 python3 "$scratch/widths.py" "$gannet" "$scratch/wide.jsonl"
 expect 3 "nowhere" "so is what is not there" "$gannet" top "$scratch/nowhere"
 mkfifo "$scratch/fifo"
 expect 3 "is no regular file" "a FIFO is not waited for" timeout -k 5 300 "$gannet" top "$scratch/fifo"
