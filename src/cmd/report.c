@@ -83,57 +83,64 @@ static void print_summary(const struct gn_curve *c)
 	gn_cmd_print_json(&j);
 }
 
+/* path "-": standard output */
+static enum gn_status write_text(const char *path, const struct gn_strbuf *text, struct gn_err *err)
+{
+	if (gn_strbuf_failed(text))
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %s", path);
+	if (!strcmp(path, "-"))
+		return gn_write_full(1, gn_strbuf_text(text), text->len, "standard output", err);
+	return gn_file_replace(path, gn_strbuf_text(text), text->len, err);
+}
+
 static enum gn_status write_file(const char *directory, const char *name, const struct gn_strbuf *text, struct gn_err *err)
 {
 	char path[PATH_MAX];
 	enum gn_status status = gn_path_join(path, sizeof path, directory, name, err);
 
-	if (!status && gn_strbuf_failed(text))
-		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %s", path);
-	return status ? status : gn_file_replace(path, gn_strbuf_text(text), text->len, err);
+	return status ? status : write_text(path, text, err);
 }
 
-/* path "-": standard output */
-static enum gn_status write_csv(const char *path, const struct gn_curve *curves, size_t count, struct gn_err *err)
+/* The default options of gannet train, as logs have them. */
+static enum gn_status describe_defaults(struct gn_strbuf *out, struct gn_err *err)
 {
-	struct gn_strbuf text = {0};
-	enum gn_status status;
+	static char *words[] = {"train", "--dry-run", NULL}; /* with which no option is required */
+	struct gn_text_list positional = {0};
+	void *target = calloc(1, gn_cmd_train.options_size);
+	int help;
+	enum gn_status status = target ? gn_options_parse(gn_cmd_train.command, 2, words, target, &positional, &help, err)
+				       : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for options");
 
-	gn_curves_csv(curves, count, &text);
-	if (gn_strbuf_failed(&text))
-		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %s", path);
-	else if (!strcmp(path, "-"))
-		status = gn_write_full(1, gn_strbuf_text(&text), text.len, "standard output", err);
-	else
-		status = gn_file_replace(path, gn_strbuf_text(&text), text.len, err);
-	gn_strbuf_release(&text);
+	if (!status) {
+		status = gn_options_store(gn_cmd_train.command, "--no-dry-run", target, err);
+		gn_options_describe(gn_cmd_train.command, target, NULL, out);
+		gn_options_release(gn_cmd_train.command, target);
+	}
+	free(target);
 	return status;
 }
 
 static enum gn_status write_all(const char *directory, const struct gn_curve *curves, size_t count, const struct gn_text_list *per_class,
 				struct gn_err *err)
 {
-	struct gn_strbuf text = {0}, more = {0};
-	enum gn_status status = GN_OK;
+	struct gn_strbuf picture = {0}, page = {0}, more = {0}, defaults = {0};
+	enum gn_status status = describe_defaults(&defaults, err);
 
 	for (size_t i = 0; i < per_class->count && !status; i++)
 		status = gn_report_confusion(per_class->items[i], &more, err);
+	gn_curve_svg(curves, count, &picture);
+	gn_report_page(curves, count, gn_strbuf_text(&more), gn_strbuf_text(&defaults), &page);
+	page.failed |= more.failed | defaults.failed;
 	if (!status)
 		status = gn_make_dirs(directory, err);
-	if (!status) {
-		gn_curve_svg(curves, count, &text);
-		status = write_file(directory, "curve.svg", &text, err);
-	}
-	if (!status) {
-		gn_strbuf_clear(&text);
-		gn_report_page(curves, count, gn_strbuf_text(&more), &text);
-		if (gn_strbuf_failed(&more))
-			status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the confusion matrices");
-		else
-			status = write_file(directory, "report.html", &text, err);
-	}
+	if (!status)
+		status = write_file(directory, "curve.svg", &picture, err);
+	if (!status)
+		status = write_file(directory, "report.html", &page, err);
+	gn_strbuf_release(&picture);
+	gn_strbuf_release(&page);
 	gn_strbuf_release(&more);
-	gn_strbuf_release(&text);
+	gn_strbuf_release(&defaults);
 	return status;
 }
 
@@ -162,6 +169,7 @@ static int run(const void *target, const struct gn_text_list *logs)
 {
 	const struct report_options *o = target;
 	struct gn_curve *curves = NULL;
+	struct gn_strbuf csv = {0};
 	size_t count = 0;
 	struct gn_err err;
 	enum gn_status status = GN_OK;
@@ -186,10 +194,13 @@ static int run(const void *target, const struct gn_text_list *logs)
 		status = write_all(o->out, curves, count, &o->per_class, &err);
 	if (!status && o->tensorboard)
 		status = gn_curves_write_events(o->tensorboard, curves, count, &err);
-	if (!status && o->csv)
-		status = write_csv(o->csv, curves, count, &err);
+	if (!status && o->csv) {
+		gn_curves_csv(curves, count, &csv);
+		status = write_text(o->csv, &csv, &err);
+	}
 	for (size_t i = 0; !status && i < count && !(o->csv && !strcmp(o->csv, "-")); i++)
 		print_summary(&curves[i]);
+	gn_strbuf_release(&csv);
 	gn_curves_free(curves, count);
 	return status ? gn_cmd_fail("report", &err) : GN_EXIT_DONE;
 }

@@ -15,7 +15,7 @@ check 'a report of three logs' "$gannet" report "$dir/three.jsonl" "$dir/one.jso
 cat >"$dir/check.py" <<'PY'
 import html.parser, re, sys, xml.etree.ElementTree as tree
 page, directory, processors = open(sys.argv[1], encoding="utf-8").read(), sys.argv[2], int(sys.argv[3])
-allowed = set("html head meta title style body h1 h2 h3 p div span table tr th td svg path text rect circle polyline polygon wbr".split())
+allowed = set("html head meta title style body h1 h2 h3 p div span table tr th td svg path text rect circle polyline polygon wbr details summary".split())
 class Look(html.parser.HTMLParser):
     def __init__(self):
         super().__init__()
@@ -51,8 +51,17 @@ style = re.search("<style>(.*?)</style>", page, re.S).group(1)
 breaking = {s for rule, body in re.findall(r"([^{}]+){([^{}]*)}", style) if "overflow-wrap" in body or "word-break" in body
             for s in rule.strip().split(",")}
 assert breaking == {"h2", "p", "td.long", "th.long"}, breaking
-table = re.search("<table>(.*?)</table>", page, re.S).group(1)
-assert table.count("<th") == 16 and "<th class='long'" not in table, table
+table = re.search("<table class='runs'>(.*?)</table>", page, re.S).group(1)
+heads = re.findall("<th[^>]*>(.*?)</th>", table)
+# Nothing was skipped and no run resumed: such columns are left out.
+assert [h for h in heads if h not in ("efficiency", "predicted")] == ["run", "network", "ranks", "nodes", "global batch", "steps", "epochs", "last loss",
+    "best top-1", "of the average", "images/s", "end"] and "<th class='long'" not in table, heads
+assert len(re.findall("<tr><td", table)) == 3 and all(row.count("<td") == len(heads) for row in table.split("</tr>")[1:-1]), table
+assert "fraction" not in text and re.search("class='title'>Training top-1</text>.*?>100 %</text>", page, re.S), "top-1 is in per cent"
+# What differs from the defaults, and what only one log has, stands in the open; the rest is folded.
+opened, folded = (set(re.findall("<tr[^>]*><td>([a-z0-9-]+)</td>", part)) for part in page[page.index("<h2>Configuration"):].split("<details>"))
+assert {"data", "model", "steps", "optimizer", "ema", "init", "evil"} <= opened and {"nesterov", "momentum", "dry-run", "prefetch"} <= folded, (opened, folded)
+assert not opened & folded and len(folded) > 3 * len(opened), (opened, folded)
 assert table.count("<td class='long'>") == 3 and re.search("<td class='long'><span[^>]*></span>(/<wbr>)?[^<]+/<wbr>", table), table
 assert look.cells > 3 * 40, look.cells
 pictures = re.findall("<svg.*?</svg>", page, re.S)

@@ -109,7 +109,7 @@ static void test_starts_begin_runs(void **state)
 	assert_int_equal(runs[1].resumes, 1);
 	assert_string_equal(runs[1].options, "lr=0.2");
 	gn_strbuf_init(&page);
-	gn_report_page(runs, count, "", &page);
+	gn_report_page(runs, count, "", NULL, &page);
 	assert_non_null(strstr(gn_strbuf_text(&page), " (run 1 of 2)"));
 	assert_non_null(strstr(gn_strbuf_text(&page), " (run 2 of 2)"));
 	assert_null(strstr(gn_strbuf_text(&page), "vgg16"));
@@ -213,8 +213,8 @@ static void test_diverged(void **state)
 	assert_int_equal(gn_curve_axis(runs, count, offsetof(struct gn_curve_step, grad_norm), 1, &y), 1);
 	assert_true(y.high <= 10);
 	gn_strbuf_init(&page);
-	gn_report_page(runs, count, "", &page);
-	assert_non_null(strstr(gn_strbuf_text(&page), "failed: not &lt;finite&gt;<"));
+	gn_report_page(runs, count, "", NULL, &page);
+	assert_non_null(strstr(gn_strbuf_text(&page), "Failed: not &lt;finite&gt;</p>"));
 	assert_non_null(strstr(gn_strbuf_text(&page), "1 point beyond the axis"));
 	/* 0 to 0.3 epochs over 62..704: the line ends where it leaves the axis, and is marked. */
 	assert_non_null(strstr(gn_strbuf_text(&page), "points='276.0,30.0 276.0,30 '/>\n<path d='M276.0 23l4 7h-8z'"));
@@ -245,7 +245,7 @@ static void test_strange_numbers(void **state)
 			write_log(text);
 			read_one(&curve);
 			gn_strbuf_init(&out);
-			gn_report_page(curve, 1, "", &out);
+			gn_report_page(curve, 1, "", NULL, &out);
 			gn_curve_svg(curve, 1, &out);
 			assert_false(gn_strbuf_failed(&out));
 			assert_true(out.len < 1 << 20);

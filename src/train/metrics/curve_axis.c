@@ -6,10 +6,9 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-/* The 90th percentile of a run's positive values; 0 if there are none, or when out of memory. */
-static double usual(const struct gn_curve *c, size_t offset)
+double gn_curve_quantile(const struct gn_curve *c, size_t offset, double share)
 {
-	double *values = malloc((c->step_count + 1) * sizeof *values), result = 0;
+	double *values = malloc((c->step_count + 1) * sizeof *values), result = NAN;
 	size_t count = 0;
 
 	for (size_t i = 0; values && i < c->step_count; i++)
@@ -17,7 +16,7 @@ static double usual(const struct gn_curve *c, size_t offset)
 			values[count++] = gn_curve_field(&c->steps[i], offset);
 	if (count) {
 		gn_sort_doubles(values, count);
-		result = values[(count - 1) * 9 / 10];
+		result = values[(size_t)(share * (double)(count - 1))];
 	}
 	free(values);
 	return result;
@@ -44,7 +43,7 @@ size_t gn_curve_axis(const struct gn_curve *curves, size_t count, size_t field, 
 	size_t beyond = 0;
 
 	for (size_t c = 0; c < count; c++) {
-		one = usual(&curves[c], field);
+		one = gn_curve_quantile(&curves[c], field, 0.9);
 		if (one > 0 && (one < least || !(least > 0)))
 			least = one;
 	}

@@ -10,6 +10,8 @@ static inline double gn_curve_field(const struct gn_curve_step *step, size_t fie
 {
 	return *(const double *)(const void *)((const char *)step + field);
 }
+/* A quantile of a run's positive values, share 0.5: their median; NaN when there are none, or no memory. */
+double gn_curve_quantile(const struct gn_curve *c, size_t field, double share);
 /* The largest value up to limit, and the smallest positive one; 0 if there is none. */
 void gn_curve_range(const struct gn_curve *curves, size_t count, size_t field, double limit, double *low, double *high);
 /* Sets low, high and logarithmic for a non-negative field (offsetof in gn_curve_step) of all runs. Losses and gradient norms of a

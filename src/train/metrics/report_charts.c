@@ -68,14 +68,23 @@ static struct gn_axis y_axis(double low, double high)
 	return (struct gn_axis){low, high, HEIGHT - BOTTOM, TOP, 0};
 }
 
-static void draw(const struct gn_curve *c, size_t offset, const struct gn_axis *x, const struct gn_axis *y, const char *colour,
-		 const char *style, struct gn_strbuf *out)
+void gn_report_line(const struct gn_curve *c, size_t offset, const struct gn_axis *x, const struct gn_axis *y, const char *colour,
+		    const char *style, struct gn_strbuf *out)
 {
 	struct points p;
 
 	average(c, offset, &p);
 	gn_chart_line(out, x, y, colour, style, p.at, p.values, p.count);
 	release(&p);
+}
+
+/* unit " %": values are fractions */
+static void frame(struct gn_strbuf *out, const struct gn_axis *x, const struct gn_axis *y, const char *title, const char *unit)
+{
+	double scale = strcmp(unit, " %") ? 1 : 100;
+	struct gn_axis shown = {scale * y->low, scale * y->high, y->pixel_low, y->pixel_high, y->logarithmic};
+
+	gn_chart_frame(out, x, &shown, title, unit);
 }
 
 void gn_report_series(const struct gn_curve *curves, size_t count, size_t field, const char *title, const char *unit,
@@ -88,9 +97,9 @@ void gn_report_series(const struct gn_curve *curves, size_t count, size_t field,
 		return;
 	begin(out, HEIGHT);
 	gn_chart_beyond(out, &x, &y, beyond);
-	gn_chart_frame(out, &x, &y, title, unit);
+	frame(out, &x, &y, title, unit);
 	for (size_t c = 0; c < count; c++)
-		draw(&curves[c], field, &x, &y, gn_chart_colour(c), "stroke-width='1.5'", out);
+		gn_report_line(&curves[c], field, &x, &y, gn_chart_colour(c), "stroke-width='1.5'", out);
 	gn_strbuf_puts(out, "</svg>\n");
 }
 
@@ -114,7 +123,7 @@ void gn_report_loss(const struct gn_curve *curves, size_t count, struct gn_strbu
 	gn_chart_beyond(out, &x, &y, beyond);
 	gn_chart_frame(out, &x, &y, "Loss: training (line), evaluation (dots)", "");
 	for (size_t c = 0; c < count; c++) {
-		draw(&curves[c], offsetof(struct gn_curve_step, loss), &x, &y, gn_chart_colour(c), "stroke-width='1.5'", out);
+		gn_report_line(&curves[c], offsetof(struct gn_curve_step, loss), &x, &y, gn_chart_colour(c), "stroke-width='1.5'", out);
 		for (size_t i = 0; i < curves[c].eval_count; i++)
 			if (!gn_axis_side(&y, curves[c].evals[i].loss))
 				append_dot(out, gn_axis_place(&x, curves[c].evals[i].epoch), gn_axis_place(&y, curves[c].evals[i].loss),
@@ -123,9 +132,8 @@ void gn_report_loss(const struct gn_curve *curves, size_t count, struct gn_strbu
 	gn_strbuf_puts(out, "</svg>\n");
 }
 
-/* Draws a fraction of the evaluations, in percent. */
-static void draw_evals(const struct gn_curve *c, size_t offset, const struct gn_axis *x, const struct gn_axis *y,
-		       const char *colour, const char *style, struct gn_strbuf *out)
+void gn_report_evals(const struct gn_curve *c, size_t offset, const struct gn_axis *x, const struct gn_axis *y, const char *colour,
+		     const char *style, struct gn_strbuf *out)
 {
 	double *at = calloc(c->eval_count + 1, sizeof *at), *values = calloc(c->eval_count + 1, sizeof *values);
 
@@ -153,14 +161,14 @@ void gn_report_accuracy(const struct gn_curve *curves, size_t count, struct gn_s
 	/* start at the lowest point, so that the last percent is visible */
 	y.low = fmax(0, fmin(95, floor(low * 20) * 5));
 	begin(out, HEIGHT);
-	gn_chart_frame(out, &x, &y, "Evaluation: top-1 (line), top-5 (dashed), top-1 of the moving average (dotted)", "%");
+	gn_chart_frame(out, &x, &y, "Evaluation: top-1 (line), top-5 (dashed), top-1 of the moving average (dotted)", " %");
 	for (size_t c = 0; c < count; c++) {
 		const char *colour = gn_chart_colour(c);
 
-		draw_evals(&curves[c], offsetof(struct gn_curve_eval, top5), &x, &y, colour, "stroke-dasharray='6 4'", out);
-		draw_evals(&curves[c], offsetof(struct gn_curve_eval, average_top1), &x, &y, colour,
+		gn_report_evals(&curves[c], offsetof(struct gn_curve_eval, top5), &x, &y, colour, "stroke-dasharray='6 4'", out);
+		gn_report_evals(&curves[c], offsetof(struct gn_curve_eval, average_top1), &x, &y, colour,
 			   "stroke-width='2' stroke-dasharray='2 3'", out);
-		draw_evals(&curves[c], offsetof(struct gn_curve_eval, top1), &x, &y, colour, "stroke-width='2'", out);
+		gn_report_evals(&curves[c], offsetof(struct gn_curve_eval, top1), &x, &y, colour, "stroke-width='2'", out);
 		for (size_t i = 0; i < curves[c].eval_count; i++)
 			append_dot(out, gn_axis_place(&x, curves[c].evals[i].epoch), gn_axis_place(&y, 100 * curves[c].evals[i].top1),
 				colour, "top-1 %", 100 * curves[c].evals[i].top1, curves[c].evals[i].step);
@@ -217,9 +225,9 @@ void gn_report_efficiency(const struct gn_curve *c, struct gn_strbuf *out)
 	y.high = fmax(1, high);
 	gn_axis_widen(&y);
 	begin(out, HEIGHT);
-	gn_chart_frame(out, &x, &y, "Scaling efficiency: measured (line), predicted (dashed)", "");
-	draw(c, offsetof(struct gn_curve_step, predicted), &x, &y, gn_chart_colour(1), "stroke-width='1.5' stroke-dasharray='6 4'", out);
-	draw(c, offsetof(struct gn_curve_step, efficiency), &x, &y, gn_chart_colour(0), "stroke-width='1.5'", out);
+	frame(out, &x, &y, "Scaling efficiency: measured (line), predicted (dashed)", " %");
+	gn_report_line(c, offsetof(struct gn_curve_step, predicted), &x, &y, gn_chart_colour(1), "stroke-width='1.5' stroke-dasharray='6 4'", out);
+	gn_report_line(c, offsetof(struct gn_curve_step, efficiency), &x, &y, gn_chart_colour(0), "stroke-width='1.5'", out);
 	gn_strbuf_puts(out, "</svg>\n");
 }
 
@@ -248,7 +256,7 @@ void gn_report_skew(const struct gn_curve *c, struct gn_strbuf *out)
 	gn_chart_band(out, &x, &y, gn_chart_colour(5), "fill-opacity='0.5'", low.at, low.values, high.values, known);
 	release(&low);
 	release(&high);
-	draw(c, offsetof(struct gn_curve_step, compute_mean_ms), &x, &y, gn_chart_colour(0), "stroke-width='1.5'", out);
+	gn_report_line(c, offsetof(struct gn_curve_step, compute_mean_ms), &x, &y, gn_chart_colour(0), "stroke-width='1.5'", out);
 	gn_strbuf_puts(out, "</svg>\n");
 }
 
@@ -290,7 +298,7 @@ void gn_report_sent(const struct gn_curve *c, struct gn_strbuf *out)
 	gn_strbuf_printf(out, "<text x='%d' y='14' class='title'>Sent by rank 0 in a step, in MB, and how gradients are shared</text>\n", LEFT);
 	for (int i = 0; i < c->mode_count; i++)
 		append_mode(c, i, &x, &y, out);
-	draw(c, offsetof(struct gn_curve_step, sent_mb), &x, &y, gn_chart_colour(0), "stroke-width='1.5'", out);
+	gn_report_line(c, offsetof(struct gn_curve_step, sent_mb), &x, &y, gn_chart_colour(0), "stroke-width='1.5'", out);
 	gn_strbuf_puts(out, "</svg>\n");
 }
 

@@ -8,8 +8,8 @@
 /* SVG elements. Runs share axes; each has the colour of its number. */
 void gn_report_loss(const struct gn_curve *curves, size_t count, struct gn_strbuf *out);
 void gn_report_accuracy(const struct gn_curve *curves, size_t count, struct gn_strbuf *out);
-/* field: offset of a double in gn_curve_step. logarithmic: allow a logarithmic axis where values differ much, else only where runs
- * do. Appends nothing when no run has a value. */
+/* field: offset of a double in gn_curve_step. unit " %": values are fractions. logarithmic: allow a logarithmic axis where values differ much,
+ * else only where runs do. Appends nothing when no run has a value. */
 void gn_report_series(const struct gn_curve *curves, size_t count, size_t field, const char *title, const char *unit,
 		      int logarithmic, struct gn_strbuf *out);
 /* For one run. */

@@ -1,9 +1,8 @@
 #include "src/train/metrics/report_page.h"
 
 #include "src/base/option.h"
-#include "src/base/sort.h"
 #include "src/base/text.h"
-#include "src/train/metrics/chart.h"
+#include "src/train/metrics/curve_axis.h"
 #include "src/train/metrics/report_internal.h"
 
 #include <limits.h>
@@ -21,9 +20,11 @@ static const char style[] =
 	"svg{width:100%;height:auto;display:block}svg text{font:12px system-ui,sans-serif;fill:#222}svg .title{font-weight:600}\n"
 	"svg .left{text-anchor:end}svg .below{text-anchor:middle}svg .grid{stroke:#e2e2e2}svg .axis{stroke:#444;fill:none}\n"
 	"table{border-collapse:collapse;margin:8px 0}th,td{padding:3px 12px 3px 0;text-align:left;vertical-align:top;"
-	"border-bottom:1px solid #eee}th{font-weight:600}td.n,th.n{text-align:right}td{white-space:nowrap}\n"
+	"border-bottom:1px solid #eee}th{font-weight:600}td.n,th.n{text-align:right}\n"
 	/* only long cells break within words, and only below a readable width */
-	"td.long,th.long{white-space:normal;overflow-wrap:anywhere;min-width:150px}\n"
+	"td.long,th.long{overflow-wrap:anywhere;min-width:150px}\n"
+	".runs{font-size:13px}.runs th{font-size:12px}.runs th,.runs td{padding-right:8px}.runs td.long{min-width:110px}\n"
+	".pair{display:flex;flex-wrap:wrap;gap:14px 40px}summary{cursor:pointer}\n"
 	".swatch{display:inline-block;width:11px;height:11px;margin-right:6px;border-radius:2px}\n"
 	".differs{background:#fff3d6}p.note{color:#555;margin:4px 0}.wide{overflow-x:auto}\n"
 	/* on a phone, charts scroll sideways instead of shrinking their text */
@@ -52,85 +53,73 @@ static void append_name(struct gn_strbuf *out, const struct gn_curve *c, size_t 
 		gn_strbuf_printf(out, " (run %zu of %zu)", c->run, c->runs);
 }
 
-static void append_number(struct gn_strbuf *out, const char *format_class, double value, int digits, const char *unit)
-{
-	if (isnan(value))
-		gn_strbuf_printf(out, "<td class='%s'>&ndash;</td>", format_class);
-	else
-		gn_strbuf_printf(out, "<td class='%s'>%.*f%s</td>", format_class, digits, value, unit);
-}
+#define MEDIAN(curve, field) gn_curve_quantile(curve, offsetof(struct gn_curve_step, field), 0.5)
 
-/* Median of a field over the steps that have it; NaN if none has, or when out of memory. */
-static double median(const struct gn_curve *c, size_t offset)
-{
-	double *values = malloc(c->step_count * sizeof *values), result = NAN;
-	size_t count = 0;
+enum { COLUMNS = 13, PREDICTED = 10 };
 
-	for (size_t i = 0; values && i < c->step_count; i++) {
-		double v = *(const double *)(const void *)((const char *)&c->steps[i] + offset);
+/* 0 in all runs says nothing in the optional ones, NaN in any. */
+static const struct {
+	const char *head, *unit;
+	int digits, is_optional;
+} columns[COLUMNS] = {
+	{"ranks", "", 0, 0}, {"nodes", "", 0, 0}, {"global batch", "", 0, 0}, {"steps", "", 0, 0}, {"epochs", "", 2, 0}, {"last loss", "", 4, 0},
+	{"best top-1", "&nbsp;%", 2, 0}, {"of the average", "&nbsp;%", 2, 0}, {"images/s", "", 1, 0}, {"efficiency", "&nbsp;%", 1, 0},
+	{"predicted", "&nbsp;%", 1, 0}, {"skipped", "", 0, 1}, {"resumes", "", 0, 1},
+};
 
-		if (!isnan(v))
-			values[count++] = v;
-	}
-	if (count) {
-		gn_sort_doubles(values, count);
-		result = values[count / 2];
-	}
-	free(values);
-	return result;
-}
-
-#define MEDIAN(curve, field) median(curve, offsetof(struct gn_curve_step, field))
-
-static void put_summary_row(struct gn_strbuf *out, const struct gn_curve *c, size_t index)
+static void summarise(const struct gn_curve *c, double v[COLUMNS])
 {
 	const struct gn_curve_step *last = &c->steps[c->step_count - 1];
 	double best = NAN, average = NAN;
-	char source[32];
 
 	for (size_t i = 0; i < c->eval_count; i++) {
 		best = fmax(best, c->evals[i].top1);
 		average = fmax(average, c->evals[i].average_top1);
 	}
+	memcpy(v, (const double[COLUMNS]){c->ranks, c->nodes, c->global_batch, last->step, last->epoch, last->loss, 100 * best, 100 * average,
+		MEDIAN(c, images_per_s), 100 * MEDIAN(c, efficiency), 100 * MEDIAN(c, predicted), c->skipped, (double)c->resumes},
+	       COLUMNS * sizeof *v);
+}
+
+static void put_summary_row(struct gn_strbuf *out, const struct gn_curve *c, size_t index, const int shown[COLUMNS])
+{
+	double v[COLUMNS];
+
+	summarise(c, v);
 	gn_strbuf_puts(out, "<tr><td class='long'>");
 	append_name(out, c, index);
 	gn_strbuf_puts(out, "</td><td>");
 	gn_chart_escape(out, c->model);
 	gn_strbuf_puts(out, "</td>");
-	append_number(out, "n", c->ranks, 0, "");
-	append_number(out, "n", c->nodes, 0, "");
-	append_number(out, "n", c->global_batch, 0, "");
-	append_number(out, "n", last->step, 0, "");
-	append_number(out, "n", last->epoch, 2, "");
-	append_number(out, "n", last->loss, 4, "");
-	append_number(out, "n", 100 * best, 2, " %");
-	append_number(out, "n", 100 * average, 2, " %");
-	append_number(out, "n", MEDIAN(c, images_per_s), 1, "");
-	append_number(out, "n", 100 * MEDIAN(c, efficiency), 1, " %");
-	snprintf(source, sizeof source, " %%%s%s%s", c->costs[0] ? " (" : "", c->costs, c->costs[0] ? ")" : "");
-	append_number(out, "n", 100 * MEDIAN(c, predicted), 1, source);
-	append_number(out, "n", c->skipped, 0, "");
-	gn_strbuf_printf(out, "<td class='n'>%zu</td>", c->resumes);
-	if (!strcmp(c->ended, "failed")) {
-		gn_strbuf_printf(out, "<td class='long'>failed%s", c->reason ? ": " : "");
-		gn_chart_escape(out, c->reason ? c->reason : "");
-		gn_strbuf_puts(out, "</td></tr>\n");
-		return;
+	for (int i = 0; i < COLUMNS; i++) {
+		if (shown[i] && isnan(v[i]))
+			gn_strbuf_puts(out, "<td class='n'>&ndash;</td>");
+		else if (shown[i])
+			gn_strbuf_printf(out, i == PREDICTED && *c->costs ? "<td class='n'>%.*f%s (%s)</td>" : "<td class='n'>%.*f%s</td>",
+					 columns[i].digits, v[i], columns[i].unit, c->costs);
 	}
-	gn_strbuf_printf(out, "<td>%s</td></tr>\n",
-			 !strcmp(c->ended, "end") ? "done" : c->ended[0] ? "stopped" : "no end in the log");
+	gn_strbuf_printf(out, "<td>%s</td></tr>\n", !strcmp(c->ended, "end") ? "done" : !strcmp(c->ended, "failed") ? "failed" :
+			 *c->ended ? "stopped" : "no end in the log");
 }
 
 static void append_summary(struct gn_strbuf *out, const struct gn_curve *curves, size_t count)
 {
 	size_t bad = 0;
-	gn_strbuf_puts(out, "<div class='wide'><table><tr><th>run</th><th>network</th><th class='n'>ranks</th><th class='n'>nodes</th>"
-		       "<th class='n'>global batch</th><th class='n'>steps</th><th class='n'>epochs</th><th class='n'>last loss</th>"
-		       "<th class='n'>best top-1</th><th class='n'>of the average</th><th class='n'>images/s</th>"
-		       "<th class='n'>efficiency</th><th class='n'>predicted</th><th class='n'>skipped</th><th class='n'>resumes</th>"
-		       "<th>end</th></tr>\n");
+	int shown[COLUMNS] = {0};
+	double v[COLUMNS];
+
 	for (size_t c = 0; c < count; c++) {
-		put_summary_row(out, &curves[c], c);
+		summarise(&curves[c], v);
+		for (int i = 0; i < COLUMNS; i++)
+			shown[i] |= !isnan(v[i]) && !(columns[i].is_optional && v[i] < 1);
+	}
+	gn_strbuf_puts(out, "<div class='wide'><table class='runs'><tr><th>run</th><th>network</th>");
+	for (int i = 0; i < COLUMNS; i++)
+		if (shown[i])
+			gn_strbuf_printf(out, "<th class='n'>%s</th>", columns[i].head);
+	gn_strbuf_puts(out, "<th>end</th></tr>\n");
+	for (size_t c = 0; c < count; c++) {
+		put_summary_row(out, &curves[c], c, shown);
 		bad += curves[c].bad_lines;
 	}
 	gn_strbuf_puts(out, "</table></div>\n"
@@ -154,26 +143,14 @@ static void append_configurations(struct gn_strbuf *out, const struct gn_curve *
 	gn_strbuf_puts(out, "</table>\n");
 }
 
-struct slow {
-	int rank;
-	size_t times;
-	double longer; /* sum of shares above the mean */
-};
-
-static int by_times(const void *left, const void *right)
-{
-	const struct slow *a = left, *b = right;
-
-	if (a->times != b->times)
-		return a->times > b->times ? -1 : 1;
-	return (a->rank > b->rank) - (a->rank < b->rank);
-}
-
 /* How often each rank was the slowest. */
 static void append_slowest(struct gn_strbuf *out, const struct gn_curve *c)
 {
 	size_t known = 0, ranks = c->host_count;
-	struct slow *list = calloc(ranks + 1, sizeof *list);
+	struct slow {
+		size_t times;
+		double longer; /* sum of shares above the mean */
+	} *list = calloc(ranks + 1, sizeof *list);
 
 	for (size_t i = 0; list && i < c->step_count; i++) {
 		const struct gn_curve_step *s = &c->steps[i];
@@ -184,21 +161,34 @@ static void append_slowest(struct gn_strbuf *out, const struct gn_curve *c)
 		list[s->slowest].times++;
 		list[s->slowest].longer += s->compute_high_ms / s->compute_mean_ms - 1;
 	}
-	for (size_t r = 0; list && r < ranks; r++)
-		list[r].rank = (int)r;
-	if (known) {
-		qsort(list, ranks, sizeof *list, by_times);
+	if (known)
 		gn_strbuf_puts(out, "<table><tr><th>slowest rank</th><th>host</th><th class='n'>of the log's lines</th>"
 			       "<th class='n'>longer than the mean</th></tr>\n");
-	}
-	for (size_t i = 0; known && i < ranks && i < SLOW_LISTED && list[i].times; i++) {
-		gn_strbuf_printf(out, "<tr><td>%d</td><td>", list[i].rank);
-		gn_chart_escape(out, c->hosts[list[i].rank] ? c->hosts[list[i].rank] : "?");
+	for (int i = 0; known && i < SLOW_LISTED; i++) {
+		size_t most = 0;
+
+		for (size_t r = 1; r < ranks; r++)
+			most = list[r].times > list[most].times ? r : most;
+		if (!list[most].times)
+			break;
+		gn_strbuf_printf(out, "<tr><td>%zu</td><td>", most);
+		gn_chart_escape(out, c->hosts[most] ? c->hosts[most] : "?");
 		gn_strbuf_printf(out, "</td><td class='n'>%.0f %%</td><td class='n'>%.1f %%</td></tr>\n",
-				 100 * (double)list[i].times / (double)known, 100 * list[i].longer / (double)list[i].times);
+				 100 * (double)list[most].times / (double)known, 100 * list[most].longer / (double)list[most].times);
+		list[most].times = 0;
 	}
 	gn_strbuf_puts(out, known ? "</table>\n" : "");
 	free(list);
+}
+
+/* text NULL: nothing */
+static void append_note(struct gn_strbuf *out, const char *what, const char *text)
+{
+	if (!text)
+		return;
+	gn_strbuf_printf(out, "<p class='note'>%s", what);
+	gn_chart_escape(out, text);
+	gn_strbuf_puts(out, "</p>\n");
 }
 
 static void append_run(struct gn_strbuf *out, const struct gn_curve *c, size_t index)
@@ -206,11 +196,8 @@ static void append_run(struct gn_strbuf *out, const struct gn_curve *c, size_t i
 	gn_strbuf_puts(out, "<h2>");
 	append_name(out, c, index);
 	gn_strbuf_puts(out, "</h2>\n");
-	if (c->recipe) {
-		gn_strbuf_puts(out, "<p class='note'>Recipe ");
-		gn_chart_escape(out, c->recipe);
-		gn_strbuf_puts(out, "</p>\n");
-	}
+	append_note(out, "Failed: ", strcmp(c->ended, "failed") ? NULL : c->reason);
+	append_note(out, "Recipe ", c->recipe);
 	if (c->checkpoints)
 		gn_strbuf_printf(out, "<p class='note'>%zu checkpoint%s, %.2f s each.</p>\n", c->checkpoints,
 				 gn_text_plural(c->checkpoints), c->checkpoint_s / (double)c->checkpoints);
@@ -230,84 +217,85 @@ static void append_run(struct gn_strbuf *out, const struct gn_curve *c, size_t i
 	gn_strbuf_puts(out, "</div></div>\n");
 }
 
-/* The value of an option in "name=value name=value", whose values may contain spaces; NULL if absent. */
-static const char *find_option(const char *options, const char *name, size_t name_len, size_t *len)
+static int is_same(const struct gn_option_value *a, const struct gn_option_value *b)
 {
-	for (const char *at = options; at && *at;) {
-		size_t word = strcspn(at, " "), equals = strcspn(at, "= ");
-
-		if (equals == name_len && at[equals] == '=' && !strncmp(at, name, name_len)) {
-			const char *end = at + word;
-
-			/* words without = belong to the value */
-			while (*end && strcspn(end + 1, " ") == strcspn(end + 1, " ="))
-				end += 1 + strcspn(end + 1, " ");
-			*len = (size_t)(end - at) - equals - 1;
-			return at + equals + 1;
-		}
-		at += word + (at[word] == ' ');
-	}
-	return NULL;
+	return a->value_len == b->value_len && !memcmp(a->value, b->value, a->value_len);
 }
 
-static void append_option(struct gn_strbuf *out, const struct gn_curve *curves, size_t count, const char *name, size_t name_len)
+static void put_value(struct gn_strbuf *out, const struct gn_option_value *value)
 {
-	const char *first = NULL;
-	size_t first_len = 0;
-	int differs = 0;
 	struct gn_strbuf text = {0};
-	double number;
 
-	for (size_t c = 0; c < count; c++) {
-		size_t len = 0;
-		const char *value = find_option(curves[c].options, name, name_len, &len);
-
-		if (!c) {
-			first = value;
-			first_len = len;
-		}
-		differs |= !value != !first || (value && first && (len != first_len || strncmp(value, first, len)));
-	}
-	gn_strbuf_printf(out, "<tr%s><td>", differs ? " class='differs'" : "");
-	for (size_t c = 0; c <= count; c++) {
-		size_t len = name_len;
-		const char *value = c ? find_option(curves[c - 1].options, name, name_len, &len) : name;
-
-		gn_strbuf_clear(&text);
-		if (value)
-			gn_strbuf_append(&text, value, len);
-		/* shortest form: the log has enough digits to read a number back, as in 0.10000000000000001 */
-		if (c && !gn_parse_real(gn_strbuf_text(&text), &number, NULL)) {
-			gn_strbuf_clear(&text);
-			gn_strbuf_printf(&text, "%.15g", number);
-		}
-		gn_chart_escape(out, gn_strbuf_text(&text));
-		gn_strbuf_puts(out, c < count ? "</td><td class='long'>" : "</td></tr>\n");
-	}
+	gn_options_value(value, &text);
+	gn_chart_escape(out, gn_strbuf_text(&text));
 	gn_strbuf_release(&text);
 }
 
-/* The options of all runs, in the order of first occurrence. */
-static void append_options(struct gn_strbuf *out, const struct gn_curve *curves, size_t count)
+/* A row of the option: to the folded ones where all runs have its default. */
+static void append_option(struct gn_strbuf *out, struct gn_strbuf *folded, const struct gn_curve *curves, size_t count,
+			  const struct gn_option_value *o, const char *defaults)
 {
-	gn_strbuf_puts(out, "<h2>Configuration</h2>\n<div class='wide'><table><tr><th>option</th>");
+	struct gn_option_value value, first, usual;
+	const struct gn_option_value name = {.value = o->name, .value_len = o->name_len};
+	int has_default = gn_options_find(defaults, o->name, o->name_len, &usual), has_first = 0, differs = 0;
+
+	for (size_t c = 0; c < count; c++) {
+		int has = gn_options_find(curves[c].options, o->name, o->name_len, &value);
+
+		if (!c) {
+			has_first = has;
+			first = value;
+		}
+		differs |= has != has_first || (has && !is_same(&value, &first));
+		has_default &= has && is_same(&value, &usual);
+	}
+	out = has_default ? folded : out;
+	gn_strbuf_printf(out, "<tr%s><td>", differs ? " class='differs'" : "");
+	put_value(out, &name);
+	for (size_t c = 0; c < count; c++) {
+		gn_strbuf_puts(out, "</td><td class='long'>");
+		if (gn_options_find(curves[c].options, o->name, o->name_len, &value))
+			put_value(out, &value);
+	}
+	gn_strbuf_puts(out, "</td></tr>\n");
+}
+
+static void append_options_head(struct gn_strbuf *out, const struct gn_curve *curves, size_t count)
+{
+	gn_strbuf_puts(out, "<div class='wide'><table><tr><th>option</th>");
 	for (size_t c = 0; c < count; c++) {
 		gn_strbuf_puts(out, "<th class='long'>");
 		append_name(out, &curves[c], c);
 		gn_strbuf_puts(out, "</th>");
 	}
 	gn_strbuf_puts(out, "</tr>\n");
+}
+
+/* The options of all runs, in the order of first occurrence. */
+static void append_options(struct gn_strbuf *out, const struct gn_curve *curves, size_t count, const char *defaults)
+{
+	struct gn_strbuf folded = {0};
+	struct gn_option_value o, other;
+
+	gn_strbuf_puts(out, "<h2>Configuration</h2>\n");
+	append_options_head(out, curves, count);
+	append_options_head(&folded, curves, count);
 	for (size_t c = 0; c < count; c++)
 		for (const char *at = curves[c].options; at && *at;) {
-			size_t word = strcspn(at, " "), equals = strcspn(at, "= "), len, earlier = 0;
+			size_t earlier = 0;
 
+			at = gn_options_next(at, &o);
 			for (size_t k = 0; k < c; k++)
-				earlier += find_option(curves[k].options, at, equals, &len) != NULL;
-			if (at[equals] == '=' && !earlier)
-				append_option(out, curves, count, at, equals);
-			at += word + (at[word] == ' ');
+				earlier += (size_t)gn_options_find(curves[k].options, o.name, o.name_len, &other);
+			if (o.name_len && !earlier)
+				append_option(out, &folded, curves, count, &o, defaults);
 		}
 	gn_strbuf_puts(out, "</table></div>\n");
+	if (defaults)
+		gn_strbuf_printf(out, "<details><summary>Options with their default values</summary>\n%s</table></div></details>\n",
+				 gn_strbuf_text(&folded));
+	out->failed |= folded.failed;
+	gn_strbuf_release(&folded);
 }
 
 void gn_report_page_begin(const char *what, const char *name, struct gn_strbuf *out)
@@ -326,14 +314,14 @@ void gn_report_page_begin(const char *what, const char *name, struct gn_strbuf *
 	gn_strbuf_puts(out, "</h1>\n");
 }
 
-void gn_report_page(const struct gn_curve *curves, size_t count, const char *more, struct gn_strbuf *out)
+void gn_report_page(const struct gn_curve *curves, size_t count, const char *more, const char *defaults, struct gn_strbuf *out)
 {
 	gn_report_page_begin("Training runs", "", out);
 	append_summary(out, curves, count);
 	gn_strbuf_puts(out, "<h2>Curves by epoch</h2>\n<div class='charts'>\n");
 	gn_report_loss(curves, count, out);
 	gn_report_accuracy(curves, count, out);
-	gn_report_series(curves, count, offsetof(struct gn_curve_step, top1), "Training top-1 (fraction)", "", 0, out);
+	gn_report_series(curves, count, offsetof(struct gn_curve_step, top1), "Training top-1", " %", 0, out);
 	gn_report_series(curves, count, offsetof(struct gn_curve_step, grad_norm), "Norm of the gradient, before clipping", "", 1, out);
 	gn_report_series(curves, count, offsetof(struct gn_curve_step, lr), "Learning rate", "", 0, out);
 	gn_report_series(curves, count, offsetof(struct gn_curve_step, images_per_s), "Images per second", "", 0, out);
@@ -343,6 +331,6 @@ void gn_report_page(const struct gn_curve *curves, size_t count, const char *mor
 	gn_strbuf_puts(out, more);
 	for (size_t c = 0; c < count; c++)
 		append_run(out, &curves[c], c);
-	append_options(out, curves, count);
+	append_options(out, curves, count, defaults);
 	gn_strbuf_puts(out, "</body></html>\n");
 }
