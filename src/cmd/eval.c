@@ -8,7 +8,9 @@
 #include "src/cmd/world_options.h"
 #include "src/train/loop/evaluate.h"
 
+#include <inttypes.h>
 #include <limits.h>
+#include <stdio.h>
 
 #define FIELD(name) offsetof(struct gn_evaluate_options, name)
 
@@ -20,7 +22,8 @@ static const struct gn_option options[] = {
 	{.name = "logits", .kind = GN_OPTION_TEXT, .offset = FIELD(logits), .value_name = "FILE.npy",
 	 .help = "write the logits as a NumPy array: float32, one row per image in the order of the dataset"},
 	{.name = "per-class", .kind = GN_OPTION_TEXT, .offset = FIELD(per_class), .value_name = "FILE.json",
-	 .help = "write accuracy, precision and F1 of each class, the confusion matrix, and the calibration error (15 bins)"},
+	 .help = "write accuracy, precision and F1 of each class, the confusion matrix, and the calibration error (15 bins); -: print a table "
+		 "instead of the JSON object"},
 	{.name = "batch", .letter = 'b', .kind = GN_OPTION_INT, .offset = FIELD(batch), .value_name = "N",
 	 .initial = "64", .min = 1, .max = 65536, .help = "images per rank and step"},
 	GN_CMD_COMPUTE_OPTIONS(FIELD),
@@ -39,6 +42,7 @@ static const struct gn_command command = {
 		       "written by gannet export, which options override with a warning; for other files options give them. Images "
 		       "are resized, cropped and normalised as by torchvision's reference transform.",
 	.examples = "  gannet eval --data val --checkpoint run1\n"
+		    "  gannet eval --data val --checkpoint run1 --per-class -\n"
 		    "  gannet eval --data val --weights exported.safetensors\n"
 		    "  gannet eval --data val --weights resnet50.safetensors --model resnet50\n",
 	GN_OPTIONS(options),
@@ -69,6 +73,7 @@ static enum gn_status evaluate(const struct gn_evaluate_options *o, struct gn_wo
 {
 	struct gn_comm_options co = {.transport = o->transport, .strict = o->transport_strict};
 	char folder[PATH_MAX] = "";
+	struct gn_strbuf classes = {0};
 	struct gn_metrics score;
 	struct gn_comm *comm;
 	uint64_t step;
@@ -77,11 +82,17 @@ static enum gn_status evaluate(const struct gn_evaluate_options *o, struct gn_wo
 	if (status)
 		return status;
 	gn_world_set_phase(world, "evaluating", GN_EVALUATE_STALL_MS);
-	status = gn_evaluate(o, comm, log, folder, &step, &score, err);
+	status = gn_evaluate(o, comm, log, folder, &step, &score, &classes, err);
 	if (!status && gn_comm_rank(comm) == 0) {
 		gn_metrics_warn(&score, log);
-		print_score(o, &score, folder, step);
+		if (classes.len)
+			printf("%s%" PRIu64 " images: top-1 %.2f %%, top-5 %.2f %%, loss %.4f\n", gn_strbuf_text(&classes), score.images,
+			       100.0 * (double)score.top1 / (double)score.images, 100.0 * (double)score.top5 / (double)score.images,
+			       score.loss_sum / (double)score.images);
+		else
+			print_score(o, &score, folder, step);
 	}
+	gn_strbuf_release(&classes);
 	gn_comm_destroy(comm);
 	return status;
 }

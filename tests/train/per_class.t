@@ -15,6 +15,26 @@ check 'one rank' answers one 1 --logits "$dir/one.npy"
 check 'three ranks, other batches' answers three 3 --batch 7
 expect 0 'macro F1 0\.[0-9]+, calibration error 0\.[0-9]+' 'two numbers are in the log' env GANNET_LOG=info "$gannet" eval \
 	--data "$dir/val" --checkpoint "$dir/run" --per-class "$dir/again.classes"
+table() { timeout -k 5 300 "$gannet" launch -n 2 -- "$gannet" eval --data "$dir/val" --checkpoint "$dir/run" --threads 1 --loader-threads 1 --per-class - >"$dir/table"; }
+check 'as a table' table
+check 'which has the same numbers in per cent' python3 - "$dir" <<'PY'
+import json, re, sys
+told, score = (json.load(open(f"{sys.argv[1]}/{name}")) for name in ("one.classes", "one.json"))
+lines = open(sys.argv[1] + "/table").read().splitlines()
+assert len(lines) == 13 and lines[0].endswith("class (most frequent wrong prediction)") and not any("{" in line for line in lines), lines
+def near(text, fraction): # two ranks have other batches: rounding may turn an image of a class over
+    assert text == "-" if fraction is None else abs(float(text) - 100 * fraction) < 1.5, (text, fraction)
+for k, (c, line) in enumerate(zip(told["classes"], lines[1:])):
+    images, predicted, accuracy, precision, f1, name, *wrong = line.split(None, 6)
+    assert int(images) == c["images"] and abs(int(predicted) - c["predicted"]) <= 2 and name == c["name"], line
+    near(accuracy, c["accuracy"]), near(precision, c["precision"]), near(f1, c["f1"])
+    count, other = map(int, re.fullmatch(r"\((\d+) as (\d)\)", wrong[0]).groups()) if wrong else (0, -1)
+    assert other != k and abs(count - max(n for i, n in enumerate(told["confusion"][k]) if i != k)) <= 2, line
+macro, error = map(float, re.fullmatch(r"macro F1 ([0-9.]+) %, calibration error ([0-9.]+)", lines[11]).groups())
+assert abs(macro - 100 * told["macro_f1"]) < 0.5 and abs(error - told["calibration_error"]) < 1e-2, lines[11]
+top1, top5, loss = map(float, re.fullmatch(r"1000 images: top-1 ([0-9.]+) %, top-5 ([0-9.]+) %, loss ([0-9.]+)", lines[12]).groups())
+assert abs(top1 - 100 * score["top1"]) < 0.5 and abs(top5 - 100 * score["top5"]) < 0.5 and abs(loss - score["loss"]) < 1e-3, lines[12]
+PY
 check 'the counts are those of the logits' python3 - "$dir" <<'PY'
 import array, json, math, sys
 def load(name): return json.load(open(f"{sys.argv[1]}/{name}"))
@@ -63,7 +83,7 @@ for rect in svg.iter("rect"):
     cells[int(a), int(b)] = int(count), int(images), float(rect.get("fill-opacity"))
 assert len(cells) == 100
 for (a, b), (count, images, shade) in cells.items():
-    assert count == told["confusion"][a][b] and images == told["classes"][a]["images"] and abs(shade - count / images) < 6e-4
+    assert count == told["confusion"][a][b] and images == told["classes"][a]["images"] and abs(shade - (count / images) ** .5) < 6e-4
 listed = [tuple(map(int, m)) for m in re.findall(r"<tr><td>(\d)</td><td>(\d)</td><td class='n'>(\d+)</td>", part)]
 wrong = sorted((told["confusion"][a][b] for a in range(10) for b in range(10) if a != b and told["confusion"][a][b]), reverse=True)
 assert [n for _, _, n in listed] == wrong[:20] and all(told["confusion"][a][b] == n for a, b, n in listed), listed

@@ -93,19 +93,22 @@ static enum gn_status prepare(struct evaluation *e, const struct gn_evaluate_opt
 		status = gn_logits_create(o->logits, gn_dataset_count(e->data), (uint32_t)e->info.classes, comm, &e->logits, err);
 	if (!status && o->per_class)
 		status = gn_confusion_create((int)e->info.classes, &e->confusion, err);
-	if (!status && o->per_class && gn_comm_rank(comm) == 0)
+	if (!status && o->per_class && strcmp(o->per_class, "-") && gn_comm_rank(comm) == 0)
 		status = gn_file_check_folder(o->per_class, "per-class", err);
 	return status;
 }
 
 /* Collective. */
-static enum gn_status write_confusion(const struct evaluation *e, const char *path, struct gn_comm *comm, struct gn_log *log, struct gn_err *err)
+static enum gn_status write_confusion(const struct evaluation *e, const char *path, struct gn_comm *comm, struct gn_log *log,
+				      struct gn_strbuf *classes, struct gn_err *err)
 {
 	enum gn_status status = gn_confusion_sum(e->confusion, comm, err);
 
 	if (status)
 		return status;
-	if (gn_comm_rank(comm) == 0) {
+	if (gn_comm_rank(comm) == 0 && !strcmp(path, "-")) {
+		gn_confusion_text(e->confusion, e->data, classes);
+	} else if (gn_comm_rank(comm) == 0) {
 		status = gn_confusion_write(e->confusion, e->data, path, err);
 		gn_log_info(log, "macro F1 %.4f, calibration error %.4f", gn_confusion_macro_f1(e->confusion),
 			    gn_confusion_calibration_error(e->confusion));
@@ -114,7 +117,7 @@ static enum gn_status write_confusion(const struct evaluation *e, const char *pa
 }
 
 enum gn_status gn_evaluate(const struct gn_evaluate_options *options, struct gn_comm *comm, struct gn_log *log,
-			   char *folder, uint64_t *step, struct gn_metrics *out, struct gn_err *err)
+			   char *folder, uint64_t *step, struct gn_metrics *out, struct gn_strbuf *classes, struct gn_err *err)
 {
 	struct evaluation e = {0};
 	int counting;
@@ -138,7 +141,7 @@ enum gn_status gn_evaluate(const struct gn_evaluate_options *options, struct gn_
 	if (!status && e.logits)
 		status = gn_logits_write(e.logits, comm, err);
 	if (!status && e.confusion)
-		status = write_confusion(&e, options->per_class, comm, log, err);
+		status = write_confusion(&e, options->per_class, comm, log, classes, err);
 	if (!status)
 		*step = e.info.state.step;
 	release(&e);

@@ -2,6 +2,7 @@
 
 #include "src/base/file.h"
 #include "src/base/json.h"
+#include "src/base/text.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -170,6 +171,33 @@ static void put_counts(const struct gn_confusion *c, struct gn_json *j)
 		gn_json_end(j);
 	}
 	gn_json_end(j);
+}
+
+void gn_confusion_text(const struct gn_confusion *c, const struct gn_dataset *names_of, struct gn_strbuf *out)
+{
+	char name[300];
+
+	gn_strbuf_puts(out, "  images predicted  accuracy % precision %        F1 %  class (most frequent wrong prediction)\n");
+	for (size_t k = 0; k < c->classes; k++) {
+		const int64_t *row = c->counts + k * c->classes, times = predicted(c, k);
+		const double shares[] = {(double)row[k] / (double)images_of(c)[k], (double)row[k] / (double)times, f1(c, k, times)};
+		size_t other = k ? 0 : 1;
+
+		for (size_t i = 0; i < c->classes; i++)
+			other = i != k && row[i] > row[other] ? i : other;
+		gn_strbuf_printf(out, "%8lld %9lld", (long long)images_of(c)[k], (long long)times);
+		for (int i = 0; i < 3; i++)
+			if (isnan(shares[i]))
+				gn_strbuf_puts(out, "           -");
+			else
+				gn_strbuf_printf(out, "%12.2f", 100 * shares[i]);
+		gn_strbuf_printf(out, "  %s", gn_text_visible(gn_dataset_class_name(names_of, (uint32_t)k), name, sizeof name));
+		if (other < c->classes && row[other])
+			gn_strbuf_printf(out, " (%lld as %s)", (long long)row[other],
+					 gn_text_visible(gn_dataset_class_name(names_of, (uint32_t)other), name, sizeof name));
+		gn_strbuf_puts(out, "\n");
+	}
+	gn_strbuf_printf(out, "macro F1 %.2f %%, calibration error %.4f\n", 100 * gn_confusion_macro_f1(c), gn_confusion_calibration_error(c));
 }
 
 enum gn_status gn_confusion_write(const struct gn_confusion *c, const struct gn_dataset *names_of, const char *path, struct gn_err *err)

@@ -32,5 +32,7 @@ double gn_confusion_calibration_error(const struct gn_confusion *c);
  * f1; null where nothing is divided by), "bins" (from, to, images, accuracy, confidence), and "confusion": a row a class with counts of
  * predictions. */
 enum gn_status gn_confusion_write(const struct gn_confusion *c, const struct gn_dataset *names_of, const char *path, struct gn_err *err);
+/* Appends the same for people: a line of text a class, in per cent, with the wrong prediction that it gets most often. */
+void gn_confusion_text(const struct gn_confusion *c, const struct gn_dataset *names_of, struct gn_strbuf *out);
 
 #endif

@@ -4,10 +4,11 @@
 #include "src/train/metrics/confusion.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { DRAWN_MAX = 60, LISTED_MAX = 20, SIDE = 720, LEFT = 120, TOP = 120, CELL_MAX = 36, NAME_MAX = 16, NUMBERED_CELL = 22 };
+enum { DRAWN_MAX = 60, LISTED_MAX = 20, SIDE = 720, LEFT = 120, TOP = 112, SLANT = 56, CELL_MAX = 36, NAME_MAX = 16, NUMBERED_CELL = 20 };
 
 struct matrix {
 	json_t *root;
@@ -121,27 +122,28 @@ static void put_cell(struct gn_strbuf *out, const struct matrix *m, size_t i, si
 	double share = m->images[i] ? (double)count / (double)m->images[i] : 0;
 
 	gn_strbuf_printf(out, "<rect x='%d' y='%d' width='%d' height='%d' fill='%s' fill-opacity='%.3f'>", x, y, cell - 1, cell - 1,
-			 i == k ? gn_chart_colour(0) : gn_chart_colour(1), share);
+			 i == k ? gn_chart_colour(0) : gn_chart_colour(1), sqrt(share));
 	put_title(out, m, i, k);
 	gn_strbuf_puts(out, "</rect>\n");
 	if (count && cell >= NUMBERED_CELL)
-		gn_strbuf_printf(out, "<text x='%d' y='%d' text-anchor='middle' font-size='9' pointer-events='none'>%lld</text>\n", x + cell / 2,
-				 y + cell / 2 + 3, (long long)count);
+		gn_strbuf_printf(out, "<text x='%d' y='%d' class='below' style='font-size:9px;fill:%s' pointer-events='none'>%lld</text>\n", x + cell / 2,
+				 y + cell / 2 + 3, share > 0.5 ? "#fff" : "#222", (long long)count);
 }
 
 static void put_map(struct gn_strbuf *out, const struct matrix *m)
 {
 	size_t drawn[DRAWN_MAX], count = choose(m, drawn);
 	int cell = (SIDE - LEFT) / (int)count < CELL_MAX ? (SIDE - LEFT) / (int)count : CELL_MAX, size = cell < 11 ? cell : 11;
+	const int width = LEFT + cell * (int)count + SLANT;
 
-	gn_strbuf_printf(out, "<svg viewBox='0 0 %d %d' role='img'>\n", SIDE, TOP + cell * (int)count + 4);
-	gn_strbuf_printf(out, "<text x='%d' y='14' class='title'>Rows: class of the image; columns: prediction</text>\n", LEFT);
+	gn_strbuf_printf(out, "<p class='note'>Rows: class of the image; columns: prediction.</p>\n"
+			 "<svg viewBox='0 0 %d %d' role='img' style='width:%dpx;max-width:100%%'>\n", width, TOP + cell * (int)count + 4, width);
 	for (size_t i = 0; i < count; i++) {
 		int at = cell * (int)i;
 
-		gn_strbuf_printf(out, "<text x='%d' y='%d' text-anchor='end' font-size='%d'>", LEFT - 4, TOP + at + cell / 2 + 3, size);
+		gn_strbuf_printf(out, "<text x='%d' y='%d' class='left' style='font-size:%dpx'>", LEFT - 4, TOP + at + cell / 2 + 3, size);
 		put_short(out, name_of(m, drawn[i]));
-		gn_strbuf_printf(out, "</text>\n<text transform='translate(%d %d) rotate(-60)' font-size='%d'>", LEFT + at + cell / 2 + 3,
+		gn_strbuf_printf(out, "</text>\n<text transform='translate(%d %d) rotate(-60)' style='font-size:%dpx'>", LEFT + at + cell / 2 + 3,
 				 TOP - 6, size);
 		put_short(out, name_of(m, drawn[i]));
 		gn_strbuf_puts(out, "</text>\n");
@@ -200,12 +202,13 @@ enum gn_status gn_report_confusion(const char *path, struct gn_strbuf *out, stru
 	if (!status) {
 		gn_strbuf_puts(out, "<h2>Confusion: ");
 		gn_chart_escape(out, path);
-		gn_strbuf_printf(out, "</h2>\n<p>macro F1 %.4f, calibration error %.4f</p>\n<div class='charts'>\n",
+		gn_strbuf_printf(out, "</h2>\n<p>macro F1 %.4f, calibration error %.4f</p>\n<div class='pair'>\n<div>",
 				 json_number_value(json_object_get(m.root, "macro_f1")),
 				 json_number_value(json_object_get(m.root, "calibration_error")));
 		put_map(out, &m);
-		gn_strbuf_puts(out, "</div>\n");
+		gn_strbuf_puts(out, "</div>\n<div>");
 		put_list(out, &m);
+		gn_strbuf_puts(out, "</div></div>\n");
 	}
 	release(&m);
 	return status;
