@@ -174,7 +174,7 @@ static void print_state(const struct gn_sweep_state *s)
 {
 	printf("%5d %-8s %8llu/%-8llu ", s->trial, s->state, (unsigned long long)s->step, (unsigned long long)s->total_steps);
 	print_number(s->loss, "%9s ");
-	print_number(s->top1, "%8s  ");
+	print_number(100 * s->top1, "%8s  ");
 	printf("%s\n", s->parameters);
 }
 
@@ -192,6 +192,7 @@ static void print_json(const struct gn_sweep_state *s)
 	gn_json_fixed(&j, "silent_s", s->silent_s, 0);
 	gn_json_string(&j, "parameters", s->parameters);
 	gn_json_string(&j, "log", s->log);
+	gn_json_string(&j, "checkpoint", s->checkpoint);
 	gn_cmd_print_json(&j);
 }
 
@@ -199,13 +200,23 @@ static void print_json(const struct gn_sweep_state *s)
 static void print_states(const struct sweep_options *o, const struct gn_sweep_state *s, size_t first, size_t end)
 {
 	if (!o->json)
-		printf("%5s %-8s %17s %9s %8s  %s\n", "trial", "state", "step", "loss", "top-1", "parameters");
+		printf("%5s %-8s %17s %9s %8s  %s\n", "trial", "state", "step", "loss", "top-1 %", "parameters");
 	for (size_t i = first; i < end; i++) {
 		if (o->json)
 			print_json(&s[i]);
 		else
 			print_state(&s[i]);
 	}
+}
+
+static void print_best(const struct sweep_options *o, const struct gn_sweep_state *s, size_t best)
+{
+	char log[sizeof s->log], checkpoint[sizeof s->checkpoint];
+
+	print_states(o, s, best, best + 1);
+	if (!o->json)
+		printf("log %s\ncheckpoint %s\n", gn_text_visible(s[best].log, log, sizeof log),
+		       gn_text_visible(s[best].checkpoint, checkpoint, sizeof checkpoint));
 }
 
 static enum gn_status again(const char *directory, const struct gn_sweep_state *s, size_t count, int dry_run, struct gn_err *err)
@@ -260,6 +271,8 @@ static enum gn_status look(const struct sweep_options *o, const struct gn_text_l
 	size_t count, best;
 	enum gn_status status;
 
+	if (strcmp(verb, "status") && strcmp(verb, "best") && strcmp(verb, "rerun") && strcmp(verb, "report"))
+		return gn_err_set(err, GN_ERR_USAGE, "'%s' is none of run, status, best, rerun, report", verb);
 	if (!directory)
 		return gn_err_set(err, GN_ERR_USAGE, "gannet sweep %s DIR", verb);
 	if (!strcmp(verb, "rerun") && !o->failed)
@@ -277,29 +290,16 @@ static enum gn_status look(const struct sweep_options *o, const struct gn_text_l
 	else if (best == count)
 		status = gn_err_set(err, GN_ERR_DATA, "no trial in %s has ended yet", directory);
 	else
-		print_states(o, s, best, best + 1);
+		print_best(o, s, best);
 	free(s);
 	return status;
 }
 
 static int run(const void *options, const struct gn_text_list *positional)
 {
-	static const char *const verbs[] = {"status", "best", "rerun", "report"};
-	char shown[64];
 	struct gn_err err;
-	enum gn_status status = GN_ERR_USAGE;
-	int known = !strcmp(positional->items[0], "run");
+	enum gn_status status = (strcmp(positional->items[0], "run") ? look : start)(options, positional, &err);
 
-	if (known)
-		status = start(options, positional, &err);
-	for (size_t i = 0; i < sizeof verbs / sizeof *verbs && !known; i++)
-		if (!strcmp(positional->items[0], verbs[i])) {
-			known = 1;
-			status = look(options, positional, &err);
-		}
-	if (!known)
-		gn_err_set(&err, GN_ERR_USAGE, "'%s' is none of run, status, best, rerun, report",
-			   gn_text_visible(positional->items[0], shown, sizeof shown));
 	return status ? gn_cmd_fail("sweep", &err) : GN_EXIT_DONE;
 }
 
@@ -342,7 +342,8 @@ static const struct gn_command command = {
 	.description =
 		"run makes a trial of each combination of options, writes them into a ledger (DIR/ledger.jsonl) and submits one job array, "
 		"whose tasks are queued again by themselves as those of gannet submit. Each trial has a checkpoint folder and a log in DIR.\n\n"
-		"status prints how they are doing, best the one with the highest top-1 (or the lowest loss) that has ended, report writes "
+		"status prints how they are doing, best the one with the highest top-1 (or the lowest loss) that has ended, with its log and "
+		"checkpoint folder; of equals that with the lower loss, then the first. report writes "
 		"DIR/report/report.html with a table of all trials, their curves, and the result by each parameter, rerun --failed submits those again that failed or were stopped; they go on from "
 		"their checkpoints. All of these read the ledger and the logs, and do not ask Slurm.",
 	.examples = "  gannet sweep run --grid lr=.01,.05 \\\n"

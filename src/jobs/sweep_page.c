@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WIDTH = 720, HEIGHT = 300, LEFT = 62, RIGHT = 16, TOP = 30, BOTTOM = 30, COLOURED = 6, POINTS = 200, PARAMETERS = 16 };
+enum { WIDTH = 720, HEIGHT = 300, LEFT = 62, RIGHT = 16, TOP = 30, BOTTOM = 30, COLOURED = 6, PARAMETERS = 16 };
 
 /* colour of the trials behind the first COLOURED */
 static const char grey[] = "#c4c4c4";
@@ -44,37 +44,25 @@ static const char *colour_of(size_t place)
 
 /* --- parameters, "lr=0.01 weight-decay=0.0001" --- */
 
-/* 0: not there. Names have no blank; what follows without = belongs to the value before. */
+/* 0: not there */
 static int parameter(const char *text, const char *name, char *out, size_t size)
 {
-	size_t len = strlen(name);
+	struct gn_option_value value;
 
-	for (const char *at = text; *at; at += *at == ' ') {
-		const char *end = at;
-
-		do
-			end += strcspn(end, " ") + (end != at && *end == ' ');
-		while (*end == ' ' && end[1] && strcspn(end + 1, "=") > strcspn(end + 1, " "));
-		if (!strncmp(at, name, len) && at[len] == '=') {
-			snprintf(out, size, "%.*s", (int)(end - at - (long)len - 1), at + len + 1);
-			return 1;
-		}
-		at = end;
-	}
-	return 0;
+	if (!gn_options_find(text, name, strlen(name), &value))
+		return 0;
+	snprintf(out, size, "%.*s", (int)value.value_len, value.value);
+	return 1;
 }
 
 /* Of the first trial: all have the same. */
 static void find_names(struct sweep *w)
 {
-	const char *text = w->count ? w->trials[0].s->parameters : "";
+	struct gn_option_value value;
 
-	while (*text && w->parameters < PARAMETERS) {
-		size_t word = strcspn(text, " "), equals = strcspn(text, "= ");
-
-		if (text[equals] == '=')
-			snprintf(w->names[w->parameters++], sizeof *w->names, "%.*s", (int)equals, text);
-		text += word + (text[word] == ' ');
+	for (const char *text = w->count ? w->trials[0].s->parameters : ""; *text && w->parameters < PARAMETERS;) {
+		text = gn_options_next(text, &value);
+		snprintf(w->names[w->parameters++], sizeof *w->names, "%.*s", (int)value.name_len, value.name);
 	}
 }
 
@@ -94,9 +82,7 @@ static int by_result(const void *left, const void *right)
 		return isnan(a->result) ? 1 : -1;
 	if (is_whole(a) != is_whole(b))
 		return is_whole(b) - is_whole(a);
-	if (a->result > b->result || a->result < b->result)
-		return a->result > b->result ? -1 : 1;
-	return a->s->trial - b->s->trial;
+	return gn_sweep_compare(a->s, b->s);
 }
 
 static enum gn_status read_trials(const struct gn_sweep_state *states, size_t count, struct sweep *w, struct gn_err *err)
@@ -186,37 +172,6 @@ static struct gn_axis y_axis(double low, double high)
 	return (struct gn_axis){low, high, HEIGHT - BOTTOM, TOP, 0};
 }
 
-static void draw_loss(const struct gn_curve *c, const struct gn_axis *x, const struct gn_axis *y, const char *colour, struct gn_strbuf *out)
-{
-	double at[POINTS], values[POINTS];
-	size_t groups = c->step_count < POINTS ? c->step_count : POINTS;
-
-	/* means of groups of lines */
-	for (size_t g = 0; g < groups; g++) {
-		size_t first = g * c->step_count / groups, end = (g + 1) * c->step_count / groups;
-
-		values[g] = 0;
-		for (size_t i = first; i < end; i++)
-			values[g] += c->steps[i].loss / (double)(end - first);
-		at[g] = c->steps[end - 1].epoch;
-	}
-	gn_chart_line(out, x, y, colour, "stroke-width='1.5'", at, values, groups);
-}
-
-static void draw_top1(const struct gn_curve *c, const struct gn_axis *x, const struct gn_axis *y, const char *colour, struct gn_strbuf *out)
-{
-	double at[POINTS], values[POINTS];
-	size_t skip = c->eval_count / POINTS + 1, n = 0;
-
-	for (size_t i = (c->eval_count - 1) % skip; c->eval_count && i < c->eval_count && n < POINTS; i += skip, n++) {
-		at[n] = c->evals[i].epoch;
-		values[n] = 100 * c->evals[i].top1;
-	}
-	gn_chart_line(out, x, y, colour, "stroke-width='1.5'", at, values, n);
-	for (size_t i = 0; i < n; i++)
-		gn_strbuf_printf(out, "<circle cx='%.1f' cy='%.1f' r='2' fill='%s'/>\n", gn_axis_place(x, at[i]), gn_axis_place(y, values[i]), colour);
-}
-
 /* The worst ones first, so that the best lie on top. */
 static void put_curves(const struct sweep *w, struct gn_strbuf *out)
 {
@@ -244,15 +199,21 @@ static void put_curves(const struct sweep *w, struct gn_strbuf *out)
 	gn_chart_frame(out, &x, &y, "Training loss by epoch", "");
 	for (size_t i = w->count; i-- > 0;)
 		if (last_run(&w->trials[i]))
-			draw_loss(last_run(&w->trials[i]), &x, &y, colour_of(i), out);
+			gn_report_line(last_run(&w->trials[i]), offsetof(struct gn_curve_step, loss), &x, &y, colour_of(i), "stroke-width='1.5'", out);
 	gn_strbuf_puts(out, "</svg>\n");
 	if (!evaluations)
 		return;
 	begin(out);
 	gn_chart_frame(out, &x, &accuracy, "Top-1 by epoch", " %");
-	for (size_t i = w->count; i-- > 0;)
-		if (last_run(&w->trials[i]))
-			draw_top1(last_run(&w->trials[i]), &x, &accuracy, colour_of(i), out);
+	for (size_t i = w->count; i-- > 0;) {
+		const struct gn_curve *c = last_run(&w->trials[i]);
+
+		if (c)
+			gn_report_evals(c, offsetof(struct gn_curve_eval, top1), &x, &accuracy, colour_of(i), "stroke-width='1.5'", out);
+		for (size_t k = 0; c && k < c->eval_count; k++)
+			gn_strbuf_printf(out, "<circle cx='%.1f' cy='%.1f' r='2' fill='%s'/>\n", gn_axis_place(&x, c->evals[k].epoch),
+					 gn_axis_place(&accuracy, 100 * c->evals[k].top1), colour_of(i));
+	}
 	gn_strbuf_puts(out, "</svg>\n");
 }
 

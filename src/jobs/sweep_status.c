@@ -29,7 +29,7 @@ static void describe(const json_t *parameters, char *out, size_t size)
 static int read_line(const char *text, size_t len, double now, struct gn_sweep_state *s)
 {
 	json_t *line = json_loadb(text, len, 0, NULL);
-	const char *log = json_string_value(json_object_get(line, "log"));
+	const char *log = json_string_value(json_object_get(line, "log")), *checkpoint = json_string_value(json_object_get(line, "checkpoint"));
 	const json_t *trial = json_object_get(line, "trial"), *parameters = json_object_get(line, "parameters");
 	struct gn_account a;
 	struct gn_err err;
@@ -42,6 +42,7 @@ static int read_line(const char *text, size_t len, double now, struct gn_sweep_s
 	}
 	s->trial = (int)json_integer_value(trial);
 	snprintf(s->log, sizeof s->log, "%s", log);
+	snprintf(s->checkpoint, sizeof s->checkpoint, "%s", checkpoint ? checkpoint : "");
 	describe(parameters, s->parameters, sizeof s->parameters);
 	json_decref(line);
 	if (gn_account_read(s->log, &a, &err))
@@ -89,20 +90,26 @@ enum gn_status gn_sweep_read(const char *directory, double now, struct gn_sweep_
 	return GN_OK;
 }
 
+static int higher_first(double a, double b)
+{
+	return isfinite(a) && isfinite(b) ? (a < b) - (a > b) : !isfinite(a) - !isfinite(b);
+}
+
+int gn_sweep_compare(const struct gn_sweep_state *a, const struct gn_sweep_state *b)
+{
+	int order = higher_first(a->top1, b->top1);
+
+	order = order ? order : higher_first(-a->loss, -b->loss);
+	return order ? order : a->trial - b->trial;
+}
+
 size_t gn_sweep_best(const struct gn_sweep_state *s, size_t count)
 {
 	size_t best = count;
-	int by_top1 = 0;
 
 	for (size_t i = 0; i < count; i++)
-		by_top1 |= !strcmp(s[i].state, "end") && isfinite(s[i].top1);
-	for (size_t i = 0; i < count; i++) {
-		double value = by_top1 ? s[i].top1 : -s[i].loss;
-
-		if (strcmp(s[i].state, "end") || !isfinite(value))
-			continue;
-		if (best == count || value > (by_top1 ? s[best].top1 : -s[best].loss))
+		if (!strcmp(s[i].state, "end") && (isfinite(s[i].top1) || isfinite(s[i].loss)) &&
+		    (best == count || gn_sweep_compare(&s[i], &s[best]) < 0))
 			best = i;
-	}
 	return best;
 }

@@ -10,7 +10,7 @@
 struct gn_sweep_state {
 	int trial;
 	char parameters[256]; /* "lr=0.01 weight-decay=0.0001" */
-	char log[1024];
+	char log[1024], checkpoint[1024];
 	char state[16];	      /* pending (no log yet), running, end, pruned, stop, failed */
 	uint64_t step, total_steps;
 	double loss, top1;    /* NaN: not told */
@@ -19,7 +19,9 @@ struct gn_sweep_state {
 
 /* directory: of the sweep. GN_ERR_DATA: its ledger is none. *out is the caller's to free. now: seconds since 1970. */
 enum gn_status gn_sweep_read(const char *directory, double now, struct gn_sweep_state **out, size_t *count, struct gn_err *err);
-/* Index of the best that has ended: the highest top-1, or where no trial has one the lowest loss; count when none has ended. */
+/* Negative if a is better than b: by the highest top-1, of equals by the lowest loss, then by number. What is NaN is the worst. */
+int gn_sweep_compare(const struct gn_sweep_state *a, const struct gn_sweep_state *b);
+/* Index of the best that has ended with a top-1 or a loss; count when none has. */
 size_t gn_sweep_best(const struct gn_sweep_state *s, size_t count);
 
 #endif

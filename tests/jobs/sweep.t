@@ -47,6 +47,22 @@ states() { sweep status --json sweep | python3 -c 'import json, sys; print(*["%s
 expect 0 "^end:80/80 pruned:40/80 end:60/60 end:80/80$" "status tells them apart" states
 best() { sweep best --json sweep | python3 -c 'import json, sys; print(json.load(sys.stdin)["parameters"])'; }
 expect 0 "^lr=0.0[35]$" "the best is one that went on" best
+expect 0 "^log $dir/sweep/trial-[134].jsonl$" "by its log" sweep best sweep
+expect 0 "^checkpoint x$" "and its checkpoint" sweep best sweep
+expect 0 '"checkpoint": "x"' "as JSON, too" sweep best --json sweep
+# The same log twice: the first of them is the best, and with a lower loss the second.
+mkdir tie
+for t in 1 2; do
+	printf '{"trial": %d, "parameters": {"lr": "1"}, "log": "%s", "checkpoint": "c%d"}\n' "$t" "$dir/tie/$t.jsonl" "$t"
+	printf '{"event": "%s", "time": "2026-01-02T03:04:05Z", "step": 9, "total_steps": 9, "loss": 0.5, "top1": 0.75, "time_ms": {"step": 1}}\n' \
+		start step eval end >"tie/$t.jsonl"
+done >tie/ledger.jsonl
+expect 0 "^checkpoint c1$" "of equal trials the first is the best" sweep best tie
+sed -i 's/"loss": 0.5/"loss": 0.4/' tie/2.jsonl
+expect 0 "^checkpoint c2$" "or that with the lower loss" sweep best tie
+expect 0 "^    2 end  +9/9 +0.4 +75  lr=1$" "top-1 is in per cent" sweep best tie
+first() { sweep report tie && grep -o "</span>[12]</td>" tie/report/report.html | head -n 1 | grep -q 2; }
+check "so it is in the report" first
 expect 0 "^sweep/report/report.html$" "a report" sweep report sweep
 cat >page.py <<'PY'
 import re, sys, xml.etree.ElementTree as tree

@@ -123,9 +123,17 @@ static void status(void **state)
 	assert_string_equal(s[1].state, "running");
 	assert_string_equal(s[3].state, "pending");
 	assert_string_equal(s[2].parameters, "lr=it's");
+	assert_string_equal(s[2].checkpoint + strlen(directory), "/trial-3");
 	assert_true(isnan(s[3].loss));
 	/* the one that runs does not count */
 	assert_int_equal(gn_sweep_best(s, count), 2);
+	/* of equals the lower loss, then the lower number */
+	s[0].top1 = s[2].top1;
+	assert_int_equal(gn_sweep_best(s, count), 2);
+	s[2].loss = s[0].loss;
+	assert_int_equal(gn_sweep_best(s, count), 0);
+	assert_true(gn_sweep_compare(&s[0], &s[2]) < 0 && gn_sweep_compare(&s[2], &s[0]) > 0 && !gn_sweep_compare(&s[2], &s[2]));
+	s[2].loss = 0.9;
 	s[0].top1 = s[2].top1 = NAN;
 	assert_int_equal(gn_sweep_best(s, count), 2);
 	s[2].loss = NAN;
