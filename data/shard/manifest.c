@@ -140,10 +140,7 @@ enum gn_status gn_manifest_save(const struct gn_manifest *m, const char *directo
 	gn_json_init(&j);
 	json_manifest(&j, m);
 	gn_strbuf_puts(&j.text, "\n");
-	if (gn_json_failed(&j))
-		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to write %s", path);
-	else
-		status = gn_file_replace(path, j.text.text, j.text.len, err);
+	status = gn_file_replace_text(path, &j.text, GN_REPLACE_SYNCED, err);
 	gn_json_release(&j);
 	return status;
 }

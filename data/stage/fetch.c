@@ -55,7 +55,7 @@ static enum gn_status save_state(struct fetch *f, struct gn_err *err)
 {
 	struct gn_strbuf text = {0};
 	char head[512];
-	enum gn_status status = GN_OK;
+	enum gn_status status;
 
 	/* the state must not say more than the disk holds */
 	if (fdatasync(f->fd))
@@ -64,10 +64,7 @@ static enum gn_status save_state(struct fetch *f, struct gn_err *err)
 	gn_strbuf_puts(&text, head);
 	for (uint64_t i = 0; i < f->chunks; i++)
 		gn_strbuf_append(&text, f->done[i] ? "1" : "0", 1);
-	if (gn_strbuf_failed(&text))
-		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the state of a copy");
-	else
-		status = gn_file_replace_unsynced(f->state, gn_strbuf_text(&text), text.len, err);
+	status = gn_file_replace_text(f->state, &text, GN_REPLACE_UNSYNCED, err);
 	gn_strbuf_release(&text);
 	return status;
 }
@@ -244,8 +241,7 @@ static enum gn_status save_marker(const struct fetch *f, struct gn_err *err)
 
 	gn_strbuf_puts(&text, "gannet-stage-file 1\n");
 	gn_stage_marker_root(f->o->to, &text);
-	status = gn_strbuf_failed(&text) ? gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to write %s", f->marker) :
-					   gn_file_replace(f->marker, text.text, text.len, err);
+	status = gn_file_replace_text(f->marker, &text, GN_REPLACE_SYNCED, err);
 	gn_strbuf_release(&text);
 	return status;
 }

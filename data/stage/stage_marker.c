@@ -79,10 +79,8 @@ enum gn_status gn_stage_marker_save(const struct gn_manifest *m, const char *dir
 	for (uint32_t i = 0; i < m->shard_count && !status; i++)
 		if (right[i])
 			status = append_line(&m->shards[i], directory, &text, err);
-	if (!status && gn_strbuf_failed(&text))
-		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to write %s", path);
 	if (!status)
-		status = gn_file_replace(path, text.text, text.len, err);
+		status = gn_file_replace_text(path, &text, GN_REPLACE_SYNCED, err);
 	gn_strbuf_release(&text);
 	return status;
 }

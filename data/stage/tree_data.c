@@ -225,10 +225,7 @@ enum gn_status gn_tree_save_marker(const struct gn_tree_target *t, int synced, s
 	for (uint32_t c = 0; c < t->tree->chunks; c++)
 		gn_strbuf_printf(&text, GN_TREE_LINE, c, t->digests[c]);
 	gn_stage_marker_root(t->root, &text);
-	if (gn_strbuf_failed(&text))
-		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to write %s", t->marker);
-	else
-		status = (synced ? gn_file_replace : gn_file_replace_unsynced)(t->marker, text.text, text.len, err);
+	status = gn_file_replace_text(t->marker, &text, synced ? GN_REPLACE_SYNCED : GN_REPLACE_UNSYNCED, err);
 	gn_strbuf_release(&text);
 	return status;
 }

@@ -1,5 +1,6 @@
 #include "src/base/file.h"
 
+#include "src/base/strbuf.h"
 #include "src/base/trust.h"
 
 #include <errno.h>
@@ -90,6 +91,22 @@ enum gn_status gn_path_join(char *out, size_t out_size, const char *directory, c
 	if ((size_t)snprintf(out, out_size, "%s%s%s", directory, slash, name) >= out_size)
 		return gn_err_set(err, GN_ERR_USAGE, "path too long: %s/%s", directory, name);
 	return GN_OK;
+}
+
+enum gn_status gn_path_from_program(const char *path, char *out, size_t out_size, struct gn_err *err)
+{
+	char self[PATH_MAX];
+	ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
+
+	if (len <= 0)
+		return gn_err_errno(err, errno, "cannot find this program's own file");
+	self[len] = 0;
+	if (!path)
+		return gn_path_join(out, out_size, "/", self + 1, err);
+	*strrchr(self, '/') = 0;
+	for (; !strncmp(path, "../", 3) && strrchr(self, '/'); path += 3)
+		*strrchr(self, '/') = 0;
+	return gn_path_join(out, out_size, self, path, err);
 }
 
 int gn_file_is_same(const char *a, const char *b)
@@ -280,7 +297,7 @@ enum gn_status gn_file_check_own(const char *path, const char *beginning, const 
 	return gn_err_set(err, GN_ERR_USAGE, "%s exists and is no %s: name another file, or remove it", path, what);
 }
 
-static enum gn_status replace(const char *path, const void *data, size_t len_bytes, int synced, struct gn_err *err)
+static enum gn_status replace(const char *path, const void *data, size_t len_bytes, enum gn_replace how, struct gn_err *err)
 {
 	char temporary[PATH_MAX];
 	enum gn_status status = gn_file_check_replaceable(path, err);
@@ -297,7 +314,9 @@ static enum gn_status replace(const char *path, const void *data, size_t len_byt
 	if (fd < 0)
 		return gn_err_errno(err, errno, "cannot create %s", temporary);
 	status = gn_write_full(fd, data, len_bytes, temporary, err);
-	if (!status && synced && fsync(fd))
+	if (!status && how == GN_REPLACE_PUBLIC && fchmod(fd, 0644))
+		status = gn_err_errno(err, errno, "cannot set the mode of %s", temporary);
+	if (!status && how == GN_REPLACE_SYNCED && fsync(fd))
 		status = gn_err_errno(err, errno, "cannot sync %s", temporary);
 	if (close(fd) && !status)
 		status = gn_err_errno(err, errno, "cannot close %s", temporary);
@@ -307,15 +326,16 @@ static enum gn_status replace(const char *path, const void *data, size_t len_byt
 		unlink(temporary);
 		return status;
 	}
-	return synced ? gn_sync_parent(path, err) : GN_OK;
+	return how == GN_REPLACE_SYNCED ? gn_sync_parent(path, err) : GN_OK;
 }
 
 enum gn_status gn_file_replace(const char *path, const void *data, size_t len_bytes, struct gn_err *err)
 {
-	return replace(path, data, len_bytes, 1, err);
+	return replace(path, data, len_bytes, GN_REPLACE_SYNCED, err);
 }
 
-enum gn_status gn_file_replace_unsynced(const char *path, const void *data, size_t len_bytes, struct gn_err *err)
+enum gn_status gn_file_replace_text(const char *path, const struct gn_strbuf *text, enum gn_replace how, struct gn_err *err)
 {
-	return replace(path, data, len_bytes, 0, err);
+	return gn_strbuf_failed(text) ? gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %s", path)
+				      : replace(path, gn_strbuf_text(text), text->len, how, err);
 }

@@ -27,6 +27,9 @@ enum gn_status gn_pwrite_full(int fd, const void *data, size_t len_bytes, uint64
 /* Writes "directory/name" into out; GN_ERR_USAGE when it does not fit. */
 enum gn_status gn_path_join(char *out, size_t out_size, const char *directory, const char *name, struct gn_err *err);
 
+/* path as it lies from the folder of this program's file, such as "../etc/x"; NULL: that file itself. */
+enum gn_status gn_path_from_program(const char *path, char *out, size_t out_size, struct gn_err *err);
+
 /* Whether both paths are there and lead to one file or folder. */
 int gn_file_is_same(const char *a, const char *b);
 
@@ -58,8 +61,11 @@ enum gn_status gn_file_check_own(const char *path, const char *beginning, const 
 /* Replaces path atomically: temporary file in the same folder, fsync, rename, fsync of the folder. Readers see the old or the new
  * file, complete. On failure the temporary file is removed. Calls gn_file_check_replaceable(). */
 enum gn_status gn_file_replace(const char *path, const void *data, size_t len_bytes, struct gn_err *err);
-/* The same without fsync, for a file that is rewritten every few seconds: readers see one of both files, complete, but a crash of the
- * machine may lose both. */
-enum gn_status gn_file_replace_unsynced(const char *path, const void *data, size_t len_bytes, struct gn_err *err);
+/* Unsynced: for a file that is rewritten every few seconds; readers see one of both files, complete, but a crash of the machine may lose both.
+ * Public: unsynced with mode 0644, whatever the umask, for readers that are other users. */
+enum gn_replace { GN_REPLACE_SYNCED, GN_REPLACE_UNSYNCED, GN_REPLACE_PUBLIC };
+struct gn_strbuf;
+/* The same with text, which may have failed: GN_ERR_NO_MEMORY. */
+enum gn_status gn_file_replace_text(const char *path, const struct gn_strbuf *text, enum gn_replace how, struct gn_err *err);
 
 #endif

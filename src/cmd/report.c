@@ -86,11 +86,9 @@ static void print_summary(const struct gn_curve *c)
 /* path "-": standard output */
 static enum gn_status write_text(const char *path, const struct gn_strbuf *text, struct gn_err *err)
 {
-	if (gn_strbuf_failed(text))
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %s", path);
-	if (!strcmp(path, "-"))
+	if (!strcmp(path, "-") && !gn_strbuf_failed(text))
 		return gn_write_full(1, gn_strbuf_text(text), text->len, "standard output", err);
-	return gn_file_replace(path, gn_strbuf_text(text), text->len, err);
+	return gn_file_replace_text(path, text, GN_REPLACE_SYNCED, err);
 }
 
 static enum gn_status write_file(const char *directory, const char *name, const struct gn_strbuf *text, struct gn_err *err)

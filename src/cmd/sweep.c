@@ -257,7 +257,7 @@ static enum gn_status report(const char *directory, const struct gn_sweep_state 
 	if (!status)
 		status = gn_sweep_page(directory, s, count, &page, err);
 	if (!status)
-		status = gn_file_replace(path, gn_strbuf_text(&page), page.len, err);
+		status = gn_file_replace_text(path, &page, GN_REPLACE_SYNCED, err);
 	if (!status)
 		printf("%s\n", path);
 	gn_strbuf_release(&page);

@@ -2,9 +2,11 @@
 
 #include "src/base/file.h"
 #include "src/base/process.h"
+#include "src/base/strbuf.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,8 +34,11 @@ static int drop_root(void **state)
 static void test_replace_and_load(void **state)
 {
 	char path[128], *text;
+	struct gn_strbuf words = {0};
+	struct stat info;
 	size_t len;
 	struct gn_err err;
+	mode_t old;
 
 	(void)state;
 	assert_ok(gn_path_join(path, sizeof path, root, "file", &err));
@@ -43,7 +48,19 @@ static void test_replace_and_load(void **state)
 	assert_int_equal(len, 6);
 	assert_string_equal(text, "second");
 	free(text);
-	assert_int_equal(gn_file_load(path, 5, &text, &len, &err), GN_ERR_DATA);
+	old = umask(077);
+	gn_strbuf_puts(&words, "third");
+	assert_ok(gn_file_replace_text(path, &words, GN_REPLACE_PUBLIC, &err));
+	assert_ok(gn_path_join(path, sizeof path, root, "private", &err));
+	assert_ok(gn_file_replace_text(path, &words, GN_REPLACE_UNSYNCED, &err));
+	words.failed = 1;
+	assert_int_equal(gn_file_replace_text(path, &words, GN_REPLACE_SYNCED, &err), GN_ERR_NO_MEMORY);
+	gn_strbuf_release(&words);
+	umask(old);
+	assert_int_equal(stat(path, &info) ? 0 : info.st_mode & 0777, 0600);
+	assert_ok(gn_path_join(path, sizeof path, root, "file", &err));
+	assert_int_equal(stat(path, &info) ? 0 : info.st_mode & 0777, 0644);
+	assert_int_equal(gn_file_load(path, 4, &text, &len, &err), GN_ERR_DATA);
 	assert_int_equal(gn_file_load(root, 5, &text, &len, &err), GN_ERR_DATA);
 }
 
@@ -59,6 +76,27 @@ static void test_replace_leaves_nothing_on_failure(void **state)
 	snprintf(text, sizeof text, "%s.tmp.%ld", path, (long)getpid());
 	assert_int_equal(access(text, F_OK), -1);
 	assert_int_equal(gn_file_replace("/nonexistent/file", "x", 1, &err), GN_ERR_IO);
+}
+
+static void test_path_from_program(void **state)
+{
+	char self[PATH_MAX], path[PATH_MAX], folder[PATH_MAX];
+	struct gn_err err;
+
+	(void)state;
+	assert_ok(gn_path_from_program(NULL, self, sizeof self, &err));
+	assert_true(gn_file_is_same(self, "/proc/self/exe"));
+	assert_ok(gn_path_from_program("x/y", path, sizeof path, &err));
+	*strrchr(self, '/') = 0;
+	assert_memory_equal(path, self, strlen(self));
+	assert_string_equal(path + strlen(self), "/x/y");
+	*strrchr(self, '/') = 0;
+	assert_ok(gn_path_from_program("../y", path, sizeof path, &err));
+	snprintf(folder, sizeof folder, "%.4000s/y", self);
+	assert_string_equal(path, folder);
+	assert_ok(gn_path_from_program("../../../../../../../../../../../../../../../../../../../../y", path, sizeof path, &err));
+	assert_string_equal(path + strspn(path, "/."), "y");
+	assert_int_equal(gn_path_from_program("y", path, 2, &err), GN_ERR_USAGE);
 }
 
 static void test_short_file(void **state)
@@ -156,6 +194,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_replace_and_load),
 		cmocka_unit_test(test_replace_leaves_nothing_on_failure),
+		cmocka_unit_test(test_path_from_program),
 		cmocka_unit_test(test_short_file),
 		cmocka_unit_test(test_dirs_and_links),
 		cmocka_unit_test(test_start),

@@ -357,11 +357,9 @@ enum gn_status gn_tuning_table_write(const char *path, const struct gn_tune_resu
 		gn_tuning_table_json(r, &j);
 		gn_strbuf_puts(&text, gn_json_text(&j));
 		gn_strbuf_puts(&text, "\n");
-		if (gn_json_failed(&j) || gn_strbuf_failed(&text))
-			status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %s", path);
+		text.failed |= gn_json_failed(&j);
+		status = gn_file_replace_text(path, &text, GN_REPLACE_SYNCED, err);
 	}
-	if (!status)
-		status = gn_file_replace(path, text.text, text.len, err);
 	gn_strbuf_release(&text);
 	gn_json_release(&j);
 	return status;

@@ -137,10 +137,8 @@ enum gn_status gn_checkpoint_manifest_write(const char *folder, const struct gn_
 		status = gn_checkpoint_sign(&j.text, info->key, err);
 	else
 		gn_strbuf_puts(&j.text, "\n");
-	if (!status && gn_json_failed(&j))
-		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %s", path);
-	else if (!status)
-		status = gn_file_replace(path, gn_json_text(&j), j.text.len, err);
+	if (!status)
+		status = gn_file_replace_text(path, &j.text, GN_REPLACE_SYNCED, err);
 	gn_json_release(&j);
 	return status;
 }

@@ -74,10 +74,8 @@ static void write_best(const struct gn_session *s)
 	gn_json_end(&j);
 	gn_json_end(&j);
 	gn_strbuf_puts(&j.text, "\n");
-	if (!status && gn_json_failed(&j))
-		status = gn_err_set(&err, GN_ERR_NO_MEMORY, "no memory for %s", path);
 	if (!status)
-		status = gn_file_replace(path, gn_json_text(&j), j.text.len, &err);
+		status = gn_file_replace_text(path, &j.text, GN_REPLACE_SYNCED, &err);
 	if (status)
 		gn_log_warn(s->log, "the best evaluation is not kept over a resume: %s", err.text);
 	gn_json_release(&j);

@@ -217,8 +217,7 @@ enum gn_status gn_confusion_write(const struct gn_confusion *c, const struct gn_
 	put_counts(c, &j);
 	gn_json_end(&j);
 	gn_strbuf_puts(&j.text, "\n");
-	status = gn_json_failed(&j) ? gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %s", path)
-				    : gn_file_replace(path, gn_json_text(&j), j.text.len, err);
+	status = gn_file_replace_text(path, &j.text, GN_REPLACE_SYNCED, err);
 	gn_json_release(&j);
 	return status;
 }

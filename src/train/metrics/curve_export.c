@@ -266,8 +266,7 @@ enum gn_status gn_curves_write_events(const char *directory, const struct gn_cur
 		snprintf(path + strlen(path), sizeof path - strlen(path), "/events.out.tfevents.%010.0f.gannet", first_time(&curves[c]));
 		gn_strbuf_clear(&events);
 		append_events(&curves[c], &events);
-		status = gn_strbuf_failed(&events) ? gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %s", path)
-						   : gn_file_replace(path, gn_strbuf_text(&events), events.len, err);
+		status = gn_file_replace_text(path, &events, GN_REPLACE_SYNCED, err);
 	}
 	gn_strbuf_release(&events);
 	return status;

@@ -180,8 +180,7 @@ static enum gn_status write_metrics(const struct gn_status_files *f, const struc
 	struct gn_strbuf text = {0};
 
 	write_prometheus(s, now, &text);
-	status = gn_strbuf_failed(&text) ? gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %s", f->metrics_path)
-					 : gn_file_replace_unsynced(f->metrics_path, gn_strbuf_text(&text), text.len, err);
+	status = gn_file_replace_text(f->metrics_path, &text, GN_REPLACE_PUBLIC, err);
 	gn_strbuf_release(&text);
 	return status;
 }

@@ -59,9 +59,8 @@ static enum gn_status write_file(struct gn_silence *s, int always, struct gn_err
 		/* both objects as one: without the end of the first and the beginning of the second */
 		gn_strbuf_append(&text, s->object, strlen(s->object) - 1);
 		gn_strbuf_printf(&text, ", %s\n", gn_json_text(&j) + 1);
-		status = gn_json_failed(&j) || gn_strbuf_failed(&text)
-			     ? gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %s", s->path)
-			     : gn_file_replace_unsynced(s->path, gn_strbuf_text(&text), text.len, err);
+		text.failed |= gn_json_failed(&j);
+		status = gn_file_replace_text(s->path, &text, GN_REPLACE_UNSYNCED, err);
 		s->listed = count;
 	}
 	gn_strbuf_release(&text);

@@ -83,10 +83,7 @@ static enum gn_status save(const struct gn_bucket_autotune_options *o, const str
 	gn_json_bool(&j, "overlap", f->overlap);
 	gn_json_end(&j);
 	gn_strbuf_puts(&j.text, "\n");
-	if (gn_json_failed(&j))
-		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %s", path);
-	else
-		status = gn_file_replace(path, gn_json_text(&j), j.text.len, err);
+	status = gn_file_replace_text(path, &j.text, GN_REPLACE_SYNCED, err);
 	gn_json_release(&j);
 	return status;
 }
