@@ -168,9 +168,9 @@ static const struct gn_option options[] = {
 		 "FACTOR-th of the trials that have come as far"},
 	{.name = "log-samples", .kind = GN_OPTION_TEXT, .offset = FIELD(log_samples), .value_name = "DIR",
 	 .help = "append a JSON line per rank and batch to DIR/world-W-rank-R.jsonl: the step, and which images it trains on"},
-	{.name = "metrics", .kind = GN_OPTION_TEXT, .offset = FIELD(metrics), .value_name = "FILE.prom",
-	 .help = "rewrite FILE every few seconds with step, loss, rates and times in Prometheus' text format, for node_exporter's "
-		 "textfile collector on the node of rank 0"},
+	{.name = "metrics", .kind = GN_OPTION_TEXT, .offset = FIELD(metrics), .value_name = "FOLDER|FILE.prom",
+	 .help = "rewrite a file in FOLDER every few seconds, until the run ends, with step, loss, rates and times in Prometheus' text format, for "
+		 "node_exporter's textfile collector on the node of rank 0; FILE.prom is one of your own, which stays"},
 	{.name = "trace", .kind = GN_OPTION_TEXT, .offset = FIELD(trace), .value_name = "FILE.json",
 	 .help = "write a timeline of all ranks on one clock as a Chrome trace, for Perfetto (ui.perfetto.dev)"},
 	{.name = "trace-steps", .kind = GN_OPTION_TEXT, .offset = FIELD(trace_steps), .value_name = "A:B|N", .initial = "20",

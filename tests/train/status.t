@@ -3,8 +3,10 @@
 set -u
 . "$GN_SOURCE/tests/train/common.sh"
 
+unset SLURM_JOB_ID
 check 'digits are packed' pack_digits
-check 'a run' lenet 2 16 --steps 60 --log-every 5 --log "$dir/log.jsonl" --val "$dir/val" --checkpoint "$dir/run" \
+with_umask() { (umask "$1" && shift && "$@"); }
+check 'a run' with_umask 077 lenet 2 16 --steps 60 --log-every 5 --log "$dir/log.jsonl" --val "$dir/val" --checkpoint "$dir/run" \
 	--metrics "$dir/run.prom"
 cat >"$dir/status.py" <<'PY'
 import json, os, sys, time
@@ -22,10 +24,12 @@ assert os.path.getmtime(sys.argv[2]) <= s["time"] <= time.time(), s
 PY
 check 'leaves a status file' python3 "$dir/status.py" "$dir/log.jsonl" "$dir/val/gannet-dataset.json"
 echo precious >"$dir/other"
+check 'which is for its user alone, as the umask has it' test "$(stat -c %a "$dir/log.jsonl.status")" = 600
+check 'and metrics, which the collector can read' test "$(stat -c %a "$dir/run.prom")" = 644
 expect 2 'is no metrics file of gannet train' 'another file is not overwritten' lenet 1 16 --steps 1 --metrics "$dir/other"
 check 'and is as it was' grep -q '^precious$' "$dir/other"
 cat >"$dir/metrics.py" <<'PY'
-import re, sys
+import os, pwd, re, sys
 text = open(sys.argv[1]).read()
 described, found = {}, {}
 for line in text.splitlines():
@@ -33,7 +37,7 @@ for line in text.splitlines():
         _, kind, name, rest = line.split(" ", 3)
         described.setdefault(name, []).append((kind, rest))
     else:
-        name, labels, value = re.fullmatch(r'([a-z0-9_]+)\{(run="log",host="[^"]+"(?:,part="[a-z_]+")?)\} (\S+)', line).groups()
+        name, labels, value = re.fullmatch(r'([a-z0-9_]+)\{(run="log",user="%s",jobid="pid[0-9]+",host="[^"]+"(?:,part="[a-z_]+")?)\} (\S+)' % pwd.getpwuid(os.geteuid()).pw_name, line).groups()
         assert [k for k, _ in described[name]] == ["HELP", "TYPE"], name
         assert (described[name][1][1] == "counter") == name.endswith("_total"), name
         assert (name, labels) not in found
@@ -46,12 +50,30 @@ parts = sum(v for (name, _), v in found.items() if name == "gannet_train_step_pa
 assert abs(parts - value["gannet_train_step_seconds"]) < 0.02 * parts, (parts, value)
 print(len(found), "samples")
 PY
-check 'and metrics' python3 "$dir/metrics.py" "$dir/run.prom"
+check 'the metrics are those of the run' python3 "$dir/metrics.py" "$dir/run.prom"
 if python3 -c 'import prometheus_client' 2>/dev/null; then
 	check 'that the real parser reads' python3 -c 'import sys; from prometheus_client.parser import text_string_to_metric_families as p
 names = {f.name for f in p(open(sys.argv[1]).read())}; assert "gannet_train_loss" in names and len(names) > 15, names' "$dir/run.prom"
 else
 	skip 'that the real parser reads' 'no prometheus_client (python3-prometheus-client)'
+fi
+# In a folder each run has a file of its own until it ends; of those that were killed it stays.
+mkdir "$dir/collector"
+prom() { echo "$dir/collector/gannet-$(id -un)-$1.prom"; }
+await_prom() { [ -s "$(prom "$1")" ]; }
+SLURM_JOB_ID=12 SLURM_ARRAY_JOB_ID=11 SLURM_ARRAY_TASK_ID=3 timeout -k 5 300 "$gannet" train --data "$dir/train" --model lenet --lr 0.01 --epochs 1000 --batch 16 --threads 1 \
+	--loader-threads 1 --metrics "$dir/collector" --log "$dir/killed.jsonl" >"$dir/killed.out" 2>&1 &
+killed=$!
+check 'a run in a folder has a file of user, job and log there' until_true await_prom 12-killed
+expect 0 "^gannet_train_running{run=\"killed\",user=\"$(id -un)\",jobid=\"12\",host=\"[^\"]*\"} 1$" 'with these labels' cat "$(prom 12-killed)"
+kill -KILL "$(pgrep -P $killed)" && { wait $killed; } 2>/dev/null
+check 'another run beside it' env SLURM_JOB_ID=13 "$gannet" train --data "$dir/train" --model lenet --lr 0.01 --steps 2 --batch 16 --threads 1 --loader-threads 1 --metrics "$dir/collector"
+check 'has none any more, and leaves the other' test "$(echo "$dir"/collector/*)" = "$(prom 12-killed)"
+if [ "$(id -u)" = 0 ]; then
+	chown 12345 "$dir/run.prom"
+	expect 2 'run.prom belongs to another user: name another file, or its folder' "another user's file is left alone" lenet 1 16 --steps 1 --metrics "$dir/run.prom"
+else
+	skip "another user's file is left alone" 'this test is not root'"'"'s'
 fi
 check 'nothing temporary is left' sh -c '! ls "$1" | grep -q tmp' sh "$dir"
 expect 0 'cannot write how the run is doing' 'a file that cannot be written is a warning' \

@@ -5,9 +5,12 @@
 #include "transport/bootstrap/library_versions.h"
 
 #include <math.h>
+#include <pwd.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* Training time between two gathers of what the ranks use. */
 #define GATHER_S 2.0
@@ -31,6 +34,8 @@ static enum gn_status open_files(struct gn_session *s, struct gn_err *err)
 {
 	struct gn_run_status *now = &s->status.now;
 	const char *log = s->options->log;
+	const char *number = getenv("SLURM_JOB_ID");
+	const struct passwd *user = getpwuid(geteuid());
 	char path[4200] = "", job[64];
 	struct stat info;
 
@@ -38,9 +43,15 @@ static enum gn_status open_files(struct gn_session *s, struct gn_err *err)
 	snprintf(now->job, sizeof now->job, "%s", gn_library_versions_job(job) ? job : "");
 	gn_text_visible(gn_world_host_of(gn_comm_world(s->comm), 0), now->host, sizeof now->host);
 	name_run(s, now->run, sizeof now->run);
+	snprintf(now->user, sizeof now->user, "%u", (unsigned)geteuid());
+	if (user)
+		snprintf(now->user, sizeof now->user, "%s", user->pw_name);
+	snprintf(now->jobid, sizeof now->jobid, "pid%ld", (long)getpid());
+	if (number && *number)
+		snprintf(now->jobid, sizeof now->jobid, "%s", number);
 	if (s->metrics.log && strcmp(log, "-") && !stat(log, &info) && S_ISREG(info.st_mode))
 		snprintf(path, sizeof path, "%s.status", log);
-	return *path || s->options->metrics ? gn_status_files_create(*path ? path : NULL, s->options->metrics,
+	return *path || s->options->metrics ? gn_status_files_create(*path ? path : NULL, s->options->metrics, now,
 								     gn_comm_world(s->comm), s->log, &s->status.files, err)
 					    : GN_OK;
 }

@@ -4,10 +4,14 @@
 #include "src/base/file.h"
 #include "src/train/metrics/silence.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static const char *const part_names[GN_RUN_STATUS_PARTS] = {"data", "forward", "backward", "communication_exposed", "optimizer"};
 
@@ -65,14 +69,17 @@ static void put_head(struct gn_strbuf *out, const char *name, const char *type, 
 /* more: further labels, ",part=\"data\"", or "". */
 static void put_sample(struct gn_strbuf *out, const struct gn_run_status *s, const char *name, const char *more, double value)
 {
-	gn_strbuf_printf(out, "gannet_train_%s{run=\"", name);
-	put_label(out, s->run);
-	gn_strbuf_puts(out, "\",host=\"");
-	put_label(out, s->host);
+	const char *const labels[][2] = {{"{run=\"", s->run}, {"\",user=\"", s->user}, {"\",jobid=\"", s->jobid}, {"\",host=\"", s->host}};
+
+	gn_strbuf_printf(out, "gannet_train_%s", name);
+	for (size_t i = 0; i < sizeof labels / sizeof *labels; i++) {
+		gn_strbuf_puts(out, labels[i][0]);
+		put_label(out, labels[i][1]);
+	}
 	gn_strbuf_printf(out, "\"%s} %.15g\n", more, value);
 }
 
-/* All metrics, gannet_train_..., with the labels run and host. */
+/* All metrics, gannet_train_..., with the labels run, user, jobid and host. */
 static void write_prometheus(const struct gn_run_status *s, double now, struct gn_strbuf *out)
 {
 	const struct gn_usage *u = s->usage;
@@ -119,7 +126,8 @@ static void write_prometheus(const struct gn_run_status *s, double now, struct g
 /* --- files --- */
 
 struct gn_status_files {
-	char *metrics_path;
+	char metrics_path[PATH_MAX];	 /* "": none */
+	int in_folder;		 /* that is one of many, which is removed when the run ends */
 	struct gn_silence *status; /* writes the status file; NULL: none */
 	int failed;		 /* the last writing, which was warned of */
 	uint64_t written_ns;	 /* 0: not yet */
@@ -127,24 +135,37 @@ struct gn_status_files {
 	struct gn_log *warnings;
 };
 
-enum gn_status gn_status_files_create(const char *status_path, const char *metrics_path, const struct gn_world *world,
-				      struct gn_log *warnings, struct gn_status_files **out, struct gn_err *err)
+/* Sets f->metrics_path and in_folder. */
+static enum gn_status name_metrics(struct gn_status_files *f, const char *metrics, const struct gn_run_status *s, struct gn_err *err)
 {
-	enum gn_status status = GN_OK;
-	struct gn_status_files *f;
+	enum gn_status status;
+	struct stat info;
+	int len;
 
-	if (metrics_path && (gn_file_check_replaceable(metrics_path, err) ||
-			     gn_file_check_own(metrics_path, "# HELP gannet_train_", "metrics file of gannet train", err)))
-		return gn_err_prefix(err, "--metrics");
-	f = calloc(1, sizeof *f);
-	if (f) {
-		f->warnings = warnings;
-		f->metrics_path = metrics_path ? strdup(metrics_path) : NULL;
-	}
-	if (!f || (metrics_path && !f->metrics_path))
-		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the paths of status and metrics");
-	else if (status_path)
+	f->in_folder = !stat(metrics, &info) && S_ISDIR(info.st_mode);
+	len = f->in_folder ? snprintf(f->metrics_path, PATH_MAX, "%s/gannet-%s-%s-%s.prom", metrics, s->user, s->jobid, s->run)
+			   : snprintf(f->metrics_path, PATH_MAX, "%s", metrics);
+	if (len >= PATH_MAX)
+		return gn_err_set(err, GN_ERR_USAGE, "path too long: %s", metrics);
+	status = gn_file_check_replaceable(f->metrics_path, err);
+	if (!status && !lstat(f->metrics_path, &info) && info.st_uid != geteuid())
+		status = gn_err_set(err, GN_ERR_USAGE, "%s belongs to another user: name another file, or its folder, in which each run has its own",
+				    f->metrics_path);
+	return status ? status : gn_file_check_own(f->metrics_path, "# HELP gannet_train_", "metrics file of gannet train", err);
+}
+
+enum gn_status gn_status_files_create(const char *status_path, const char *metrics, const struct gn_run_status *s,
+				      const struct gn_world *world, struct gn_log *warnings, struct gn_status_files **out, struct gn_err *err)
+{
+	struct gn_status_files *f = calloc(1, sizeof *f);
+	enum gn_status status = f ? GN_OK : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the files of status and metrics");
+
+	if (!status && metrics && name_metrics(f, metrics, s, err))
+		status = gn_err_prefix(err, "--metrics");
+	if (!status && status_path)
 		status = gn_silence_create(status_path, world, &f->status, err);
+	if (!status)
+		f->warnings = warnings;
 	if (status)
 		gn_status_files_destroy(f);
 	else
@@ -157,7 +178,6 @@ void gn_status_files_destroy(struct gn_status_files *f)
 	if (!f)
 		return;
 	gn_silence_destroy(f->status);
-	free(f->metrics_path);
 	free(f);
 }
 
@@ -179,6 +199,8 @@ static enum gn_status write_metrics(const struct gn_status_files *f, const struc
 	enum gn_status status;
 	struct gn_strbuf text = {0};
 
+	if (f->in_folder && !s->running)
+		return unlink(f->metrics_path) && errno != ENOENT ? gn_err_errno(err, errno, "cannot remove %s", f->metrics_path) : GN_OK;
 	write_prometheus(s, now, &text);
 	status = gn_file_replace_text(f->metrics_path, &text, GN_REPLACE_PUBLIC, err);
 	gn_strbuf_release(&text);
@@ -197,7 +219,7 @@ void gn_status_files_write(struct gn_status_files *f, const struct gn_run_status
 	f->doing = s->doing;
 	if (f->status)
 		status = write_status(f, s, gn_clock_unix_s(), &err);
-	if (f->metrics_path)
+	if (*f->metrics_path)
 		second = write_metrics(f, s, gn_clock_unix_s(), status ? NULL : &err);
 	status = status ? status : second;
 	if (status && !f->failed)

@@ -1,6 +1,9 @@
 /* How a run is doing now, for others to look at: the status file beside the log, which gannet top reads, and a metrics file in
  * Prometheus' text format, which the textfile collector of node_exporter reads.
  *
+ * --metrics names a file, which stays when the run ends, or a folder, in which the run has gannet-USER-JOBID-RUN.prom until then: so runs of many
+ * users share the folder of a collector. No two samples in it have the same labels: run, user, jobid, host.
+ *
  * Both are replaced as a whole, without fsync, on rank 0 alone and at most every few seconds; a failure to write them is a warning,
  * once. The status file is LOG.status:
  *
@@ -28,6 +31,7 @@
 
 struct gn_run_status {
 	char model[64], job[64], run[128], host[64]; /* run: a name for labels */
+	char user[64], jobid[32]; /* for labels, too: the effective user; SLURM_JOB_ID, or pidN outside of Slurm */
 	const char *doing;		/* "training", "evaluating", "writing a checkpoint", "done", ...; static */
 	int running, ranks, nodes;
 	uint64_t step, total_steps, skipped, checkpoints, evaluations;
@@ -44,9 +48,9 @@ struct gn_run_status {
 
 struct gn_status_files;
 
-/* status_path and metrics_path: NULL for none; copied. world, whose silent ranks the status names, and warnings are borrowed. */
-enum gn_status gn_status_files_create(const char *status_path, const char *metrics_path, const struct gn_world *world,
-				      struct gn_log *warnings, struct gn_status_files **out, struct gn_err *err);
+/* status_path and metrics (see above): NULL for none; copied. s: names the file in a folder. world, whose silent ranks the status names, and warnings are borrowed. */
+enum gn_status gn_status_files_create(const char *status_path, const char *metrics, const struct gn_run_status *s,
+				      const struct gn_world *world, struct gn_log *warnings, struct gn_status_files **out, struct gn_err *err);
 /* NULL is fine. */
 void gn_status_files_destroy(struct gn_status_files *f);
 /* Writes both files when that is due, or when force is set. Does nothing on NULL. Blocks on their file systems. */
