@@ -1,6 +1,8 @@
 /* Generates --help, man pages, completion and descriptions from the command table. */
 #include "src/base/option.h"
 
+#include "src/config.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -114,7 +116,7 @@ static void append_roff(struct gn_strbuf *out, const char *text)
 
 void gn_options_man(const struct gn_command *command, const char *program, struct gn_strbuf *out)
 {
-	gn_strbuf_printf(out, ".TH %s\\-%s 1 \"\" \"Gannet\" \"User Commands\"\n.SH NAME\n%s\\-%s \\- ", program,
+	gn_strbuf_printf(out, ".TH %s\\-%s 1 \"" PACKAGE_DATE "\" \"Gannet\" \"User Commands\"\n.SH NAME\n%s\\-%s \\- ", program,
 			 command->name, program, command->name);
 	append_roff(out, command->summary);
 	gn_strbuf_printf(out, "\n.SH SYNOPSIS\n.B %s %s\n[\\fIOPTION\\fR]... ", program, command->name);
