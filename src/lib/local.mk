@@ -8,6 +8,12 @@ libgannet_so_0_LDFLAGS = $(AM_LDFLAGS) -shared -Wl,-soname,libgannet.so.0 -Wl,--
 libgannet_so_0_LDADD = $(TRANSPORT_LIBS)
 EXTRA_libgannet_so_0_DEPENDENCIES = $(srcdir)/src/lib/gannet.map
 include_HEADERS = src/lib/gannet.h
+# The same objects for programs that are linked statically: one archive, for which the others need not be there.
+lib_LIBRARIES += libgannet.a
+libgannet_a_SOURCES =
+libgannet_a_LIBADD = $(libgannet_so_0_OBJECTS) $(libgannet_transport_a_OBJECTS) $(libgannet_base_a_OBJECTS)
+# automake takes what is an object for made already
+libgannet_a_DEPENDENCIES = $(libgannet_a_LIBADD)
 nodist_pkgconfig_DATA += src/lib/libgannet.pc
 dist_man_MANS += src/man/libgannet.3
 EXTRA_DIST += src/lib/gannet.map
