@@ -9,8 +9,11 @@
  * ends it as it ends any task, and srun does not count it against its limit for launching tasks. Of the tasks of a node one copies and the
  * others wait, by the lock of gannet stage.
  */
+#include "src/paths.h"
+
 #include <slurm/spank.h>
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -39,12 +42,25 @@ static int take_option(int value, const char *argument, int remote)
 	return 0;
 }
 
+/* stage-node as it lies from this plugin, if it does; else where configure was told. */
+static void find_stage_node(void)
+{
+	char path[PATH_MAX];
+	Dl_info self;
+	const char *slash = dladdr(&stage, &self) ? strrchr(self.dli_fname, '/') : NULL;
+
+	if (slash && (size_t)snprintf(path, sizeof path, "%.*s/%s", (int)(slash - self.dli_fname), self.dli_fname, GN_STAGE_NODE_NEAR) < sizeof path &&
+	    !access(path, X_OK))
+		strcpy(stage.program, path);
+}
+
 int slurm_spank_init(spank_t spank, int count, char *arguments[])
 {
 	static struct spank_option option = {"gannet-stage", "DATASET",
 					     "copy a dataset that gannet pack wrote to each node's disk before the tasks start", 1, 0, take_option};
 	static const char key[] = "stage-node=";
 
+	find_stage_node();
 	for (int i = 0; i < count; i++) {
 		if (strncmp(arguments[i], key, sizeof key - 1) || strlen(arguments[i]) - sizeof key + 1 >= sizeof stage.program) {
 			slurm_error("gannet_stage: what is '%s' in plugstack.conf?", arguments[i]);

@@ -1,6 +1,8 @@
 #include "src/cmd/cmd.h"
 
+#include "src/base/file.h"
 #include "src/base/text.h"
+#include "src/paths.h"
 #include "transport/bootstrap/launcher_detect.h"
 #include "transport/bootstrap/limits.h"
 #include "transport/bootstrap/world.h"
@@ -138,13 +140,15 @@ static const struct {
 	    {"socket_ifname", GN_WORLD_IFNAMES}};
 enum { KEY_TUNING, KEY_INTERFACES, KEY_LOCAL, KEY_JOIN, KEY_HEARTBEAT, KEY_STALL, KEY_IFNAMES, KEY_COUNT };
 
-static const char *find_file(int *named)
+static const char *find_file(char near[PATH_MAX], int *named)
 {
 	const char *given = getenv("GANNET_CONF");
 
 	*named = given && *given;
 	if (given)
 		return given;
+	if (!gn_path_from_program(GN_SITE_FILE_NEAR, near, PATH_MAX, NULL) && !access(near, F_OK))
+		return near;
 	return access(GN_SITE_FILE, F_OK) ? "/etc/gannet.conf" : GN_SITE_FILE;
 }
 
@@ -270,7 +274,8 @@ static int is_first_rank(void)
 void gn_site_apply(struct gn_log *log, int without_tuning, char *path, size_t path_size)
 {
 	int named, line = 0, first_lines[KEY_COUNT] = {0};
-	const char *name = find_file(&named);
+	char near[PATH_MAX];
+	const char *name = find_file(near, &named);
 	struct gn_log *told = is_first_rank() ? log : NULL;
 	FILE *file = *name ? open_file(name, named, told) : NULL;
 	char *text = NULL;

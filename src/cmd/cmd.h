@@ -78,8 +78,8 @@ struct gn_log *gn_cmd_log(void);
 
 /* Site configuration: one file for all users of a machine; a user's own settings override it.
  *
- * The file is $GANNET_CONF (empty: none), else gannet.conf in configure's sysconfdir, else /etc/gannet.conf. Lines are KEY = VALUE;
- * # starts a comment. Keys: tuning (a table of gannet tune, for users without one), interfaces (as UCX_NET_DEVICES), local (as
+ * The file is $GANNET_CONF (empty: none), else gannet.conf as configure's sysconfdir lies from this program, else in configure's
+ * sysconfdir, else /etc/gannet.conf. Lines are KEY = VALUE; # starts a comment. Keys: tuning (a table of gannet tune, for users without one), interfaces (as UCX_NET_DEVICES), local (as
  * GANNET_LOCAL), join_timeout, heartbeat_timeout, stall_timeout (transport/bootstrap/limits.h), socket_ifname
  * (transport/bootstrap/world.h). Each key sets the corresponding environment variable unless it is set. A file that anyone but root
  * or this user can write is ignored. src/man/site.md is for administrators.

@@ -1,6 +1,6 @@
 bin_PROGRAMS += gannet
 gannet_CFLAGS = $(AM_CFLAGS)
-gannet_CPPFLAGS = $(AM_CPPFLAGS) -DGN_SITE_FILE='"$(sysconfdir)/gannet.conf"'
+gannet_CPPFLAGS = $(AM_CPPFLAGS)
 gannet_SOURCES = \
 	src/cmd/bench.c src/cmd/bench.h src/cmd/bench_coll.c src/cmd/bench_augment.c src/cmd/bench_augment.h src/cmd/bench_decode.c src/cmd/bench_gpu.c src/cmd/bench_io.c \
 	src/cmd/bench_pattern.c src/cmd/bench_pattern.h \
@@ -49,11 +49,16 @@ gannet_LDADD = $(JOBS_LIBS) $(TRAIN_LIBS) $(DATA_LIBS) $(TRANSPORT_CUDA_LIBS) $(
 
 pkgconfigdir = $(libdir)/pkgconfig
 nodist_pkgconfig_DATA += src/gannet.pc
-# Modules are known by their file's name: the version's.
+# Modules are known by their file's name: the version's. Made for the folders of this make install, which may be others than configure's.
 modulefiledir = $(datadir)/modulefiles/gannet
-install-data-hook: src/gannet.modulefile
+install-data-hook: installed-modulefile
+installed-modulefile:
 	$(MKDIR_P) '$(DESTDIR)$(modulefiledir)' && \
-	  $(INSTALL_DATA) src/gannet.modulefile '$(DESTDIR)$(modulefiledir)/$(PACKAGE_VERSION)'
+	  sed 's|@version@|$(PACKAGE_VERSION)|; s|[@]prefix@|$(prefix)|; s|[@]bindir@|$(bindir)|; s|[@]libdir@|$(libdir)|; s|[@]mandir@|$(mandir)|' \
+	    '$(srcdir)/src/gannet.modulefile.in' >'$(DESTDIR)$(modulefiledir)/$(PACKAGE_VERSION)' && \
+	  chmod 644 '$(DESTDIR)$(modulefiledir)/$(PACKAGE_VERSION)'
+.PHONY: installed-modulefile
+EXTRA_DIST += src/gannet.modulefile.in
 nodist_bashcomp_DATA = gannet.bash
 gannet.bash: gannet$(EXEEXT)
 	$(AM_V_GEN)./gannet$(EXEEXT) --completion >$@.tmp && mv $@.tmp $@

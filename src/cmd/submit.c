@@ -1,5 +1,6 @@
 #include "src/cmd/cmd.h"
 
+#include "src/base/file.h"
 #include "src/cmd/job_command.h"
 #include "src/jobs/submit_job.h"
 
@@ -52,7 +53,7 @@ static enum gn_status submit(const struct submit_options *o, const struct gn_tex
 		.extra = o->extra.items, .extra_count = o->extra.count, .snapshot = o->snapshot != NULL, .work = work,
 		.preflight = o->preflight, .exclude_bad = o->exclude_bad, .command = positional->items, .command_count = positional->count};
 	struct gn_strbuf script = {0};
-	enum gn_status status = gn_submit_self(self, sizeof self, err);
+	enum gn_status status = gn_path_from_program(NULL, self, sizeof self, err);
 
 	if (!status)
 		status = gn_submit_absolute(folder, directory, sizeof directory, err);

@@ -118,7 +118,7 @@ static enum gn_status start(const struct sweep_options *o, const struct gn_text_
 		return status;
 	status = check_names(&sweep, err);
 	if (!status)
-		status = gn_submit_self(self, sizeof self, err);
+		status = gn_path_from_program(NULL, self, sizeof self, err);
 	if (!status)
 		status = gn_submit_absolute(o->directory, directory, sizeof directory, err);
 	if (!status && !getcwd(work, sizeof work))

@@ -1,5 +1,5 @@
 noinst_LIBRARIES = libgannet_jobs.a
-libgannet_jobs_a_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS) -DGN_JOBS_DIR='"$(pkgdatadir)/slurm/jobs"'
+libgannet_jobs_a_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
 libgannet_jobs_a_SOURCES = \
 	src/jobs/account.c src/jobs/account.h \
 	src/jobs/account_write.c \

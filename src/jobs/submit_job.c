@@ -3,6 +3,7 @@
 #include "src/base/file.h"
 #include "src/base/trust.h"
 #include "src/jobs/program.h"
+#include "src/paths.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -14,34 +15,18 @@
 
 /* --- places --- */
 
-enum gn_status gn_submit_self(char *out, size_t size, struct gn_err *err)
-{
-	ssize_t n = readlink("/proc/self/exe", out, size - 1);
-
-	if (n <= 0)
-		return gn_err_errno(err, errno, "cannot find gannet itself");
-	out[n] = 0;
-	return GN_OK;
-}
-
 /* train.sbatch: where GANNET_JOBS says, where it was installed, or in the tree that this program was built in. */
-static enum gn_status find_policy(const char *self, char *out, size_t size, struct gn_err *err)
+static enum gn_status find_policy(char *out, size_t size, struct gn_err *err)
 {
-	const char *named = getenv("GANNET_JOBS");
-	char near[PATH_MAX];
+	char near[PATH_MAX] = "", tree[PATH_MAX] = "";
+	const char *named = getenv("GANNET_JOBS"), *const folders[] = {named ? named : "", near, GN_JOBS_DIR, tree};
 
-	snprintf(near, sizeof near, "%s", self);
-	if (strrchr(near, '/'))
-		*strrchr(near, '/') = 0;
-	for (int i = 0; i < 3; i++) {
-		int n = i == 0 ? snprintf(out, size, "%s/train.sbatch", named && *named ? named : "/nonexistent")
-			: i == 1 ? snprintf(out, size, "%s/train.sbatch", GN_JOBS_DIR)
-				 : snprintf(out, size, "%s/../slurm/jobs/train.sbatch", near);
-
-		if (n > 0 && (size_t)n < size && !access(out, R_OK))
+	gn_path_from_program(GN_JOBS_DIR_NEAR, near, sizeof near, NULL);
+	gn_path_from_program("../slurm/jobs", tree, sizeof tree, NULL);
+	for (size_t i = 0; i < sizeof folders / sizeof *folders; i++)
+		if (*folders[i] && !gn_path_join(out, size, folders[i], "train.sbatch", NULL) && !access(out, R_OK))
 			return GN_OK;
-	}
-	return gn_err_set(err, GN_ERR_UNSUPPORTED, "train.sbatch is neither in " GN_JOBS_DIR " nor beside %s: GANNET_JOBS names its folder", self);
+	return gn_err_set(err, GN_ERR_UNSUPPORTED, "train.sbatch is in none of %s, %s and %s: GANNET_JOBS names its folder", near, GN_JOBS_DIR, tree);
 }
 
 enum gn_status gn_submit_absolute(const char *path, char *out, size_t size, struct gn_err *err)
@@ -132,7 +117,7 @@ enum gn_status gn_submit_job(const struct gn_submit *s, const char *snapshot, co
 	const char *const sbatch[] = {"sbatch", "--parsable", path, NULL}, *const clear[] = {"rm", "-rf", "--", s->directory, NULL};
 	struct gn_strbuf script = {0};
 	int is_own = 0, queued = 0;
-	enum gn_status status = find_policy(s->gannet, policy, sizeof policy, err);
+	enum gn_status status = find_policy(policy, sizeof policy, err);
 
 	if (!status)
 		status = gn_submit_script(s, &script, err);

@@ -7,8 +7,6 @@
 
 #include "src/jobs/submit.h"
 
-/* This program's own path. */
-enum gn_status gn_submit_self(char *out, size_t size, struct gn_err *err);
 /* path, from the present folder where it does not begin with a slash. */
 enum gn_status gn_submit_absolute(const char *path, char *out, size_t size, struct gn_err *err);
 

@@ -87,5 +87,10 @@ if [ -e /usr/local/cuda/include/nccl.h ]; then
 else
 	skip "a whole one" "no CUDA with NCCL in /usr/local/cuda"
 fi
-check "without what is optional" try --without-slurm --without-cuda
+check "without what is optional" try --without-slurm --without-cuda --prefix=/opt/one
+touch -d @1000000000 build/src/*.h
+again() { (cd build && PKG_CONFIG_PATH='' PKG_CONFIG_LIBDIR=$dir/pc timeout -k 5 300 "$source/configure" --cache-file=cache --without-slurm --without-cuda --prefix="$1") &&
+	[[ $(cd build/src && find . -name '*.h' -newermt @1000000000 -printf '%P ') == "paths.h " ]]; }
+check "again with another prefix: one header has changed" again "/opt/another one"
+check "that of its folders" grep -qx '#define GN_JOBS_DIR "/opt/another one/share/gannet/slurm/jobs"' build/src/paths.h
 finish

@@ -93,13 +93,15 @@ prepare() {
 	version=$(sed -n 's/^AC_INIT(\[gannet\], \[\([^]]*\)\].*/\1/p' configure.ac)
 	mkdir -p "$build"/{config/src,objects,tests/gpu}
 	printf '#define %s\n' 'HAVE_CUDA 1' 'PACKAGE "gannet"' 'PACKAGE_NAME "gannet"' "PACKAGE_STRING \"gannet $version\"" \
-		"PACKAGE_VERSION \"$version\"" "VERSION \"$version\"" >"$build/config/src/config.h"
+		"PACKAGE_VERSION \"$version\"" "VERSION \"$version\"" 'PACKAGE_DATE "2000-01-01"' >"$build/config/src/config.h"
+	printf '#define %s "%s"\n' GN_SITE_FILE /etc/gannet.conf GN_SITE_FILE_NEAR ../etc/gannet.conf GN_JOBS_DIR /usr/share/gannet/slurm/jobs \
+		GN_JOBS_DIR_NEAR ../share/gannet/slurm/jobs >"$build/config/src/paths.h"
 	src/base/build-info . >"$build/config/src/build.h" || return 1
 	while read -r hash file; do
 		hashes[${file#"$build"/}]=$hash
 	done < <(find kernels src transport data tests/gpu tests/kernels tests/transport tests/golden -type f \( -name '*.[chS]' -o -name '*.cu' -o -name '*.cuh' \
 		-o -name '*.json' \) -exec sha256sum {} + && sha256sum "$build"/config/src/*.h)
-	flags=("${CC:-gcc}" -std=gnu11 -O2 -D_GNU_SOURCE -DHAVE_CONFIG_H '-DGN_SITE_FILE="/etc/gannet.conf"' '-DGN_JOBS_DIR="/usr/share/gannet/slurm/jobs"' -fopenmp -fno-math-errno)
+	flags=("${CC:-gcc}" -std=gnu11 -O2 -D_GNU_SOURCE -DHAVE_CONFIG_H -fopenmp -fno-math-errno)
 	nvcc_flags=(-std=c++17 -O3 -lineinfo "${codes[@]}")
 	folder_users=" $(grep -rl --include='*.c' GN_CUDA_FOLDER kernels transport tests/gpu | tr '\n' ' ')"
 	includes=(-I"$build/config" -I. -I"$cuda/include")

@@ -5,17 +5,22 @@ set -u
 # shellcheck source=tests/slurm/cluster.sh
 . "$GN_SOURCE/tests/slurm/cluster.sh"
 cluster_begin
+cat >"$cluster/log" <<LOG
+logger() { echo "\$*" >>"$cluster/logged"; }
+export -f logger
+LOG
 cat >"$cluster/epilog" <<EPILOG
 #!/bin/bash
-export GANNET_LOCAL=$cluster/vc/nvme SLURM_CONF=$cluster/vc/conf/slurm.conf
+export GANNET_LOCAL=$cluster/vc/nvme SLURM_CONF=$cluster/vc/conf/slurm.conf GANNET=/none/gannet GANNET_METRICS=$cluster/metrics
+[[ ! -e $cluster/unknown ]] || unset GANNET_LOCAL
+. "$cluster/log"
 "$cluster/slurm/epilog"
 echo "\$SLURM_JOB_ID" >>"$cluster/ended"
 EPILOG
 cat >"$cluster/prolog" <<PROLOG
 #!/bin/bash
 export GANNET_LOCAL=$cluster/vc/nvme
-logger() { echo "\$*" >>"$cluster/logged"; }
-export -f logger
+. "$cluster/log"
 "$cluster/slurm/prolog"
 PROLOG
 chmod 755 "$cluster/epilog" "$cluster/prolog"
@@ -40,6 +45,15 @@ expect 1 "gannet-$user belongs to user 65533" "where it is another user's, ganne
 	user_job env GANNET="$cluster/gannet" "$cluster/slurm/stage-node" "$cluster/val"
 expect 0 "gannet-$user is not a folder of user $user: a directory of user 65533" "and the log" cat "$cluster/logged"
 rmdir "$cluster/vc/node/n1/nvme/gannet-$user"
+# What a run of the job would leave when it is killed, and another's of the same user.
+mkdir -m 1777 "$cluster/metrics"
+: >"$cluster/unknown"
+# shellcheck disable=SC2016
+check "a job without GANNET_LOCAL, whose runs write metrics" user_job sh -c ': >"$0/gannet-me-$SLURM_JOB_ID-log.prom" && : >"$0/gannet-me-1$SLURM_JOB_ID-log.prom" && : >"$0/mine"' "$cluster/metrics"
+said() { grep -q "GANNET_LOCAL is not set, and /none/gannet, .*, cannot be run: staged data is kept; GANNET names the program" "$cluster/logged"; }
+check "the epilog logs that it cannot run gannet" until_true said
+expect 0 "^gannet-me-1[0-9]*-log.prom mine$" "and removes what the job left" sh -c 'cd "$1" && echo *' sh "$cluster/metrics"
+rm -r "$cluster/unknown" "$cluster/vc/node/n1/nvme/gannet-$user"
 ln -s "$cluster" "$cluster/vc/node/n1/nvme/gannet-$user"
 check "a job goes on where the name is a link" user_job true
 expect 0 "gannet-$user is not a folder of user $user: a symbolic link of user 0" "which the log has" cat "$cluster/logged"

@@ -88,6 +88,10 @@ expect 0 "umask 0077 .*--to /nvme/gannet-$UID/data-[0-9]+" "what is staged lies 
 printf '%s\n' '#!/bin/sh' '[ "$1" = --version ] && echo "local disk     /disk"' >"$scratch/gannet" && chmod +x "$scratch/gannet"
 expect 0 "--to /disk/gannet-$UID/data-" "the site's local disk is that of a user who names none" job 0 GANNET="$scratch/gannet"
 expect 0 "--to /nvme/gannet-$UID/data-" "and below the user's" job 0 GANNET="$scratch/gannet" GANNET_LOCAL=/nvme
+unknown="GANNET_LOCAL is not set, and /none/gannet, which would tell the site's, cannot be run on"
+expect 0 "$unknown .*: nothing is staged; GANNET names" "a program that cannot be run is the reason why nothing is staged" job 0 GANNET=/none/gannet
+expect 1 "$unknown" "and why stage.sbatch does not know where to" env PATH="$scratch/bin:$PATH" GANNET=/none/gannet "$GN_SOURCE/slurm/jobs/stage.sbatch"
+expect 1 "$unknown" "nor stage-node" env GANNET=/none/gannet "$GN_SOURCE/slurm/stage-node" /data
 if ((UID)); then
 	mkdir "$scratch/shut" "$scratch/shut/run" && chmod 500 "$scratch/shut"
 	over 4 "without a place for the record there is no retry" job 4 GANNET_CHECKPOINT="$scratch/shut/run" \

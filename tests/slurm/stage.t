@@ -38,6 +38,11 @@ staged=$(echo "$cluster"/vc/node/n2/nvme/gannet-$user/*)
 to_root() { find "$cluster"/vc/node/n[12]/nvme -mindepth 1 ! -user $user | grep .; }
 expect 1 "" "nothing belongs to root" to_root
 expect 0 "0 shards copied" "the next step finds it" srun -N2 --gannet-stage="$cluster/train" true
+# As in an installation: the plugin finds what it runs from its own place.
+mkdir -p "$cluster/lib/gannet" "$cluster/share/gannet/slurm" && cp "$plugin" "$cluster/lib/gannet" && cp "$GN_SOURCE/slurm/stage-node" "$cluster/share/gannet/slurm"
+echo "required $cluster/lib/gannet/spank_gannet_stage.so" >"$cluster/vc/conf/plugstack.conf"
+expect 0 "0 shards copied" "so does one of a plugin without stage-node=" srun -N2 --gannet-stage="$cluster/train" true
+as_before required
 # train.sbatch would look there
 check "the folder is that of stage.sbatch" test "$staged" = "$cluster/vc/node/n2/nvme/gannet-$user/train-$(printf %s "$cluster/train" | cksum | cut -d' ' -f1)"
 

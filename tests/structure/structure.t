@@ -115,7 +115,7 @@ while (my $path = <$tree>) {
     push @to_read, $path if $path =~ m{\.(?:[ch]|cuh?|cc)$} || $path =~ m{^src/man/.*\.md$} || $path eq 'README.md';
 }
 close $tree or die "find failed\n";
-$there{$_} = 1 for qw(src/config.h src/build.h);    # made by configure and make
+$there{$_} = 1 for qw(src/config.h src/build.h src/paths.h);    # made by configure and make
 sub path_is_there {
     my ($path) = @_;
     return 1 if grep { $there{"$path$_"} } '', '.c', '.cu', '.cc';

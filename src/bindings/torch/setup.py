@@ -1,4 +1,6 @@
 """pip install . builds the backend against the PyTorch and the libgannet (pkg-config) that are installed."""
+import os
+import shlex
 import subprocess
 
 from setuptools import setup
@@ -6,10 +8,10 @@ from torch.utils.cpp_extension import BuildExtension, CppExtension
 
 
 def flags(what):
-    return subprocess.run(["pkg-config", what, "libgannet"], check=True, capture_output=True, text=True).stdout.split()
+    return shlex.split(subprocess.run(["pkg-config", what, "libgannet"], check=True, capture_output=True, text=True).stdout)
 
 
-libraries = [f[2:] for f in flags("--libs-only-L")]
+libraries = [os.path.normpath(f[2:]) for f in flags("--libs-only-L")]
 setup(
     name="gannet-torch",
     version="0.2.0",
