@@ -1,9 +1,9 @@
 #include "src/cmd/cmd.h"
 
-#include "src/base/alloc.h"
 #include "src/base/file.h"
 #include "src/cmd/key_option.h"
 #include "src/train/checkpoint/checkpoint.h"
+#include "src/train/loop/network.h"
 #include "src/train/model/onnx.h"
 #include "src/train/model/safetensors.h"
 #include "src/train/model/weights.h"
@@ -62,16 +62,23 @@ static int is_onnx(const char *path)
 	return gn_text_ends_with(path, ".onnx");
 }
 
-static enum gn_status write_safetensors_of(const struct gn_safetensors *from, const struct source *s, const char *to, uint64_t *len_bytes,
-					   struct gn_err *err)
+/* A copy of all tensors of the checkpoint's file, with more metadata. */
+static enum gn_status write_safetensors(const struct export_options *o, const struct source *s, const char *to, uint64_t *len_bytes,
+					struct gn_err *err)
 {
-	size_t count = gn_safetensors_count(from), at = 0, total = 0;
-	struct gn_tensor_entry *entries = calloc(count + 1, sizeof *entries);
-	enum gn_status status = GN_OK;
+	size_t count, at = 0, total = 0;
+	struct gn_tensor_entry *entries;
+	struct gn_safetensors *from;
 	char *bytes;
+	enum gn_status status = gn_safetensors_open(s->path, s->key, &from, err);
 
+	(void)o;
+	if (status)
+		return status;
+	count = gn_safetensors_count(from);
 	for (size_t i = 0; i < count; i++)
 		total += gn_safetensors_entry(from, i)->len_bytes;
+	entries = calloc(count + 1, sizeof *entries);
 	bytes = malloc(total + 1);
 	if (!entries || !bytes)
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu bytes of weights", total);
@@ -85,57 +92,26 @@ static enum gn_status write_safetensors_of(const struct gn_safetensors *from, co
 		status = gn_safetensors_write(to, NULL, entries, count, s->metadata, s->metadata_count, NULL, len_bytes, err);
 	free(entries);
 	free(bytes);
-	return status;
-}
-
-/* A copy of all tensors of the checkpoint's file, with more metadata. */
-static enum gn_status write_safetensors(const struct export_options *o, const struct source *s, const char *to, uint64_t *len_bytes,
-					struct gn_err *err)
-{
-	struct gn_safetensors *from;
-	enum gn_status status = gn_safetensors_open(s->path, s->key, &from, err);
-
-	(void)o;
-	if (status)
-		return status;
-	status = write_safetensors_of(from, s, to, len_bytes, err);
 	gn_safetensors_close(from);
-	return status;
-}
-
-static enum gn_status write_onnx_of(const struct gn_model *model, const struct export_options *o, const struct source *s, const char *to,
-				    uint64_t *len_bytes, struct gn_err *err)
-{
-	struct gn_onnx_options onnx = {.fold_batch_norm = o->fold_batch_norm, .pixel_input = o->pixel_input, .metadata = s->metadata,
-					  .metadata_count = s->metadata_count};
-	float *params = gn_alloc_aligned(gn_model_param_elements(model) * sizeof *params);
-	float *buffers = gn_alloc_aligned((gn_model_buffer_elements(model) + 1) * sizeof *buffers);
-	enum gn_status status = GN_OK;
-
-	memcpy(onnx.mean, s->info->input.mean, sizeof onnx.mean);
-	memcpy(onnx.deviation, s->info->input.deviation, sizeof onnx.deviation);
-	if (!params || !buffers)
-		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu weights", gn_model_param_elements(model));
-	if (!status)
-		status = gn_weights_load(s->path, s->key, model, params, buffers, err);
-	if (!status)
-		status = gn_onnx_write(to, model, params, buffers, &onnx, len_bytes, err);
-	free(params);
-	free(buffers);
 	return status;
 }
 
 static enum gn_status write_onnx(const struct export_options *o, const struct source *s, const char *to, uint64_t *len_bytes,
 				 struct gn_err *err)
 {
-	struct gn_model *model;
-	enum gn_status status =
-		gn_model_create(s->info->model, (int)s->info->classes, (int)s->info->channels, (int)s->info->side, &model, err);
+	struct gn_onnx_options onnx = {.fold_batch_norm = o->fold_batch_norm, .pixel_input = o->pixel_input, .metadata = s->metadata,
+				       .metadata_count = s->metadata_count};
+	struct gn_network n;
+	enum gn_status status = gn_network_create(s->info, &n, err);
 
 	if (status)
 		return status;
-	status = write_onnx_of(model, o, s, to, len_bytes, err);
-	gn_model_destroy(model);
+	memcpy(onnx.mean, s->info->input.mean, sizeof onnx.mean);
+	memcpy(onnx.deviation, s->info->input.deviation, sizeof onnx.deviation);
+	status = gn_weights_load(s->path, s->key, n.model, n.params, n.buffers, err);
+	if (!status)
+		status = gn_onnx_write(to, n.model, n.params, n.buffers, &onnx, len_bytes, err);
+	gn_network_release(&n);
 	return status;
 }
 

@@ -107,14 +107,8 @@ static struct gn_map map_of(const struct gn_model *m, int node)
 static int add_conv(struct gn_model *m, const char *name, int input, int channels_out, struct gn_window window, int bias, int groups,
 		    int dims, const char *weight_name, const char *bias_name)
 {
-	struct gn_shm n = {.kind = GN_LAYER_CONV,
-			    .input = {input, -1},
-			    .channels_out = channels_out,
-			    .kernel = window.kernel,
-			    .stride = window.stride,
-			    .pad = window.pad,
-			    .bias = bias,
-			    .groups = groups};
+	struct gn_shm n = {.kind = GN_LAYER_CONV, .input = {input, -1}, .channels_out = channels_out, .kernel = window.kernel,
+			   .stride = window.stride, .pad = window.pad, .bias = bias, .groups = groups};
 	struct gn_map in = map_of(m, input);
 	struct gn_map out = {channels_out, window_side(in.h, window), window_side(in.w, window)};
 	int64_t shape[4] = {channels_out, in.c / groups, window.kernel, window.kernel};
@@ -172,21 +166,23 @@ int gn_model_add_attention(struct gn_model *m, int input, int heads)
 
 int gn_model_add_first_pixel(struct gn_model *m, int input)
 {
-	struct gn_shm n = {.kind = GN_LAYER_FIRST_PIXEL, .input = {input, -1}};
-
-	return add_node(m, &n, "", (struct gn_map){map_of(m, input).c, 1, 1});
+	return add_node(m, &(struct gn_shm){.kind = GN_LAYER_FIRST_PIXEL, .input = {input, -1}}, "", (struct gn_map){map_of(m, input).c, 1, 1});
 }
 
-int gn_model_add_layer_norm(struct gn_model *m, const char *name, int input, double eps)
+static int add_norm(struct gn_model *m, const char *name, int input, const struct gn_shm *layer)
 {
-	struct gn_shm n = {.kind = GN_LAYER_LAYER_NORM, .input = {input, -1}, .eps = eps};
 	struct gn_map map = map_of(m, input);
 	int64_t channels = map.c;
-	int node = add_node(m, &n, name, map);
+	int node = add_node(m, layer, name, map);
 
 	add_param(m, node, "weight", GN_PARAM_BN_WEIGHT, 1, &channels);
 	add_param(m, node, "bias", GN_PARAM_BN_BIAS, 1, &channels);
 	return node;
+}
+
+int gn_model_add_layer_norm(struct gn_model *m, const char *name, int input, double eps)
+{
+	return add_norm(m, name, input, &(struct gn_shm){.kind = GN_LAYER_LAYER_NORM, .input = {input, -1}, .eps = eps});
 }
 
 int gn_model_add_channel_scale(struct gn_model *m, const char *name, int input)
@@ -202,34 +198,25 @@ int gn_model_add_channel_scale(struct gn_model *m, const char *name, int input)
 
 int gn_model_add_activation(struct gn_model *m, int input, enum gn_activation kind)
 {
-	struct gn_shm n = {.kind = GN_LAYER_ACTIVATION, .input = {input, -1}, .activation = kind};
-
-	return add_node(m, &n, "", map_of(m, input));
+	return add_node(m, &(struct gn_shm){.kind = GN_LAYER_ACTIVATION, .input = {input, -1}, .activation = kind}, "", map_of(m, input));
 }
 
 int gn_model_add_scale(struct gn_model *m, int input, int factors)
 {
-	struct gn_shm n = {.kind = GN_LAYER_SCALE, .input = {input, factors}};
-
-	return add_node(m, &n, "", map_of(m, input));
+	return add_node(m, &(struct gn_shm){.kind = GN_LAYER_SCALE, .input = {input, factors}}, "", map_of(m, input));
 }
 
 int gn_model_add_drop_path(struct gn_model *m, int input, double share)
 {
-	struct gn_shm n = {.kind = GN_LAYER_DROP_PATH, .input = {input, -1}, .rate = share};
-
-	return add_node(m, &n, "", map_of(m, input));
+	return add_node(m, &(struct gn_shm){.kind = GN_LAYER_DROP_PATH, .input = {input, -1}, .rate = share}, "", map_of(m, input));
 }
 
 int gn_model_add_batch_norm(struct gn_model *m, const char *name, int input)
 {
 	struct gn_shm n = {.kind = GN_LAYER_BATCH_NORM, .input = {input, -1}, .eps = m->norm_eps, .momentum = m->norm_momentum};
-	struct gn_map map = map_of(m, input);
-	int64_t channels = map.c;
-	int node = add_node(m, &n, name, map);
+	int64_t channels = map_of(m, input).c;
+	int node = add_norm(m, name, input, &n);
 
-	add_param(m, node, "weight", GN_PARAM_BN_WEIGHT, 1, &channels);
-	add_param(m, node, "bias", GN_PARAM_BN_BIAS, 1, &channels);
 	add_buffer(m, node, "running_mean", GN_BUFFER_MEAN, channels);
 	add_buffer(m, node, "running_var", GN_BUFFER_VAR, channels);
 	return node;
@@ -237,37 +224,25 @@ int gn_model_add_batch_norm(struct gn_model *m, const char *name, int input)
 
 int gn_model_add_relu(struct gn_model *m, int input)
 {
-	struct gn_shm n = {.kind = GN_LAYER_RELU, .input = {input, -1}};
-
-	return add_node(m, &n, "", map_of(m, input));
+	return add_node(m, &(struct gn_shm){.kind = GN_LAYER_RELU, .input = {input, -1}}, "", map_of(m, input));
 }
 
 int gn_model_add_max_pool(struct gn_model *m, int input, struct gn_window window)
 {
-	struct gn_shm n = {.kind = GN_LAYER_MAX_POOL,
-			    .input = {input, -1},
-			    .kernel = window.kernel,
-			    .stride = window.stride,
-			    .pad = window.pad};
-	struct gn_map map = map_of(m, input);
+	struct gn_shm n = {.kind = GN_LAYER_MAX_POOL, .input = {input, -1}, .kernel = window.kernel, .stride = window.stride, .pad = window.pad};
+	struct gn_map in = map_of(m, input);
 
-	map.h = window_side(map.h, window);
-	map.w = window_side(map.w, window);
-	return add_node(m, &n, "", map);
+	return add_node(m, &n, "", (struct gn_map){in.c, window_side(in.h, window), window_side(in.w, window)});
 }
 
 int gn_model_add_adaptive_avg_pool(struct gn_model *m, int input, int out_side)
 {
-	struct gn_shm n = {.kind = GN_LAYER_ADAPTIVE_AVG_POOL, .input = {input, -1}, .out_side = out_side};
-
-	return add_node(m, &n, "", (struct gn_map){map_of(m, input).c, out_side, out_side});
+	return add_node(m, &(struct gn_shm){.kind = GN_LAYER_ADAPTIVE_AVG_POOL, .input = {input, -1}, .out_side = out_side}, "", (struct gn_map){map_of(m, input).c, out_side, out_side});
 }
 
 int gn_model_add_sum(struct gn_model *m, int a, int b)
 {
-	struct gn_shm n = {.kind = GN_LAYER_ADD, .input = {a, b}};
-
-	return add_node(m, &n, "", map_of(m, a));
+	return add_node(m, &(struct gn_shm){.kind = GN_LAYER_ADD, .input = {a, b}}, "", map_of(m, a));
 }
 
 int gn_model_add_linear(struct gn_model *m, const char *name, int input, int features)
@@ -284,9 +259,7 @@ int gn_model_add_linear(struct gn_model *m, const char *name, int input, int fea
 
 int gn_model_add_dropout(struct gn_model *m, int input, double rate)
 {
-	struct gn_shm n = {.kind = GN_LAYER_DROPOUT, .input = {input, -1}, .rate = rate};
-
-	return add_node(m, &n, "", map_of(m, input));
+	return add_node(m, &(struct gn_shm){.kind = GN_LAYER_DROPOUT, .input = {input, -1}, .rate = rate}, "", map_of(m, input));
 }
 
 static void build(struct gn_model *m, const struct family *f)
@@ -388,4 +361,11 @@ const struct gn_param *gn_model_param(const struct gn_model *m, int index)
 const struct gn_param *gn_model_buffer(const struct gn_model *m, int index)
 {
 	return &m->buffers[index];
+}
+
+const struct gn_param *gn_model_state(const struct gn_model *m, int index)
+{
+	if (index < m->param_count)
+		return &m->params[index];
+	return index < m->param_count + m->buffer_count ? &m->buffers[index - m->param_count] : NULL;
 }

@@ -122,6 +122,8 @@ int gn_model_param_count(const struct gn_model *m);
 const struct gn_param *gn_model_param(const struct gn_model *m, int index);
 int gn_model_buffer_count(const struct gn_model *m);
 const struct gn_param *gn_model_buffer(const struct gn_model *m, int index);
+/* Parameters, then buffers; NULL: there is no such number. */
+const struct gn_param *gn_model_state(const struct gn_model *m, int index);
 /* Length of the flat parameter and buffer arrays in elements, including padding. */
 size_t gn_model_param_elements(const struct gn_model *m);
 size_t gn_model_buffer_elements(const struct gn_model *m);

@@ -28,9 +28,7 @@ static void put_dimension(struct gn_strbuf *shape, int64_t value, const char *na
 		gn_onnx_put_text(&s, PARAM, name);
 	else
 		gn_onnx_put_int(&s, VALUE, value);
-	gn_onnx_put_bytes(shape, DIM, gn_strbuf_text(&s), s.len);
-	shape->failed |= s.failed;
-	gn_strbuf_release(&s);
+	gn_onnx_put_message(shape, DIM, &s);
 }
 
 /* A ValueInfoProto of type [batch][sides...]. */
@@ -44,17 +42,12 @@ static void put_value(struct gn_strbuf *graph, int field, const char *name, enum
 	for (int i = 0; i < count; i++)
 		put_dimension(&shape, sides[i], NULL);
 	gn_onnx_put_int(&tensor, ELEM_TYPE, type);
-	gn_onnx_put_bytes(&tensor, SHAPE, gn_strbuf_text(&shape), shape.len);
-	gn_onnx_put_bytes(&whole, TENSOR_TYPE, gn_strbuf_text(&tensor), tensor.len);
+	gn_onnx_put_message(&tensor, SHAPE, &shape);
+	gn_onnx_put_message(&whole, TENSOR_TYPE, &tensor);
 	gn_onnx_put_text(&value, NAME, name);
-	gn_onnx_put_bytes(&value, TYPE, gn_strbuf_text(&whole), whole.len);
+	gn_onnx_put_message(&value, TYPE, &whole);
 	gn_onnx_put_text(&value, DOC_STRING, text);
-	gn_onnx_put_bytes(graph, field, gn_strbuf_text(&value), value.len);
-	graph->failed |= shape.failed | tensor.failed | whole.failed | value.failed;
-	gn_strbuf_release(&shape);
-	gn_strbuf_release(&tensor);
-	gn_strbuf_release(&whole);
-	gn_strbuf_release(&value);
+	gn_onnx_put_message(graph, field, &value);
 }
 
 static void put_pair(struct gn_strbuf *out, int field, const char *key, const char *value)
@@ -64,9 +57,7 @@ static void put_pair(struct gn_strbuf *out, int field, const char *key, const ch
 
 	gn_onnx_put_text(&s, KEY, key);
 	gn_onnx_put_text(&s, VALUE, value);
-	gn_onnx_put_bytes(out, field, gn_strbuf_text(&s), s.len);
-	out->failed |= s.failed;
-	gn_strbuf_release(&s);
+	gn_onnx_put_message(out, field, &s);
 }
 
 /* The last fields of GraphProto: name, input and output. */
@@ -110,12 +101,10 @@ static void put_model_head(struct gn_strbuf *out, const struct gn_onnx_options *
 	gn_onnx_put_text(out, PRODUCER_NAME, "gannet");
 	gn_onnx_put_text(out, PRODUCER_VERSION, gn_version());
 	gn_onnx_put_int(&opset, OPSET_VERSION, GN_ONNX_OPSET);
-	gn_onnx_put_bytes(out, OPSET_IMPORT, gn_strbuf_text(&opset), opset.len);
+	gn_onnx_put_message(out, OPSET_IMPORT, &opset);
 	for (size_t i = 0; i < options->metadata_count; i++)
 		put_pair(out, METADATA_PROPS, options->metadata[2 * i], options->metadata[2 * i + 1]);
 	gn_onnx_put_head(out, GRAPH, graph_bytes);
-	out->failed |= opset.failed;
-	gn_strbuf_release(&opset);
 }
 
 /* Encodes all but the data of tensors, and checks what the whole takes. */

@@ -36,15 +36,18 @@ void gn_onnx_put_head(struct gn_strbuf *s, int field, uint64_t len_bytes)
 	put_varint(s, len_bytes);
 }
 
-void gn_onnx_put_bytes(struct gn_strbuf *s, int field, const char *data, size_t len_bytes)
-{
-	gn_onnx_put_head(s, field, len_bytes);
-	gn_strbuf_append(s, data, len_bytes);
-}
-
 void gn_onnx_put_text(struct gn_strbuf *s, int field, const char *text)
 {
-	gn_onnx_put_bytes(s, field, text, strlen(text));
+	gn_onnx_put_head(s, field, strlen(text));
+	gn_strbuf_puts(s, text);
+}
+
+void gn_onnx_put_message(struct gn_strbuf *s, int field, struct gn_strbuf *message)
+{
+	gn_onnx_put_head(s, field, message->len);
+	gn_strbuf_append(s, gn_strbuf_text(message), message->len);
+	s->failed |= message->failed;
+	gn_strbuf_release(message);
 }
 
 static void put_float(struct gn_strbuf *s, int field, float value)
@@ -68,9 +71,7 @@ static void put_attribute(struct gn_strbuf *node, const struct gn_onnx_attribute
 	for (int i = 0; i < a->count; i++)
 		gn_onnx_put_int(&s, a->is_list ? INTS : I, a->ints[i]);
 	gn_onnx_put_int(&s, TYPE, a->is_real ? TYPE_FLOAT : a->is_list ? TYPE_INTS : TYPE_INT);
-	gn_onnx_put_bytes(node, 5, gn_strbuf_text(&s), s.len);
-	node->failed |= s.failed;
-	gn_strbuf_release(&s);
+	gn_onnx_put_message(node, 5, &s);
 }
 
 void gn_onnx_add(struct gn_onnx *g, const char *operator, const char *output, const char *const *inputs,
@@ -86,9 +87,7 @@ void gn_onnx_add(struct gn_onnx *g, const char *operator, const char *output, co
 	gn_onnx_put_text(&s, OP_TYPE, operator);
 	for (; attributes && attributes->name; attributes++)
 		put_attribute(&s, attributes);
-	gn_onnx_put_bytes(&g->nodes, NODE, gn_strbuf_text(&s), s.len);
-	g->failed |= s.failed;
-	gn_strbuf_release(&s);
+	gn_onnx_put_message(&g->nodes, NODE, &s);
 }
 
 static struct gn_onnx_tensor *new_tensor(struct gn_onnx *g, const char *name, int dims, const int64_t *shape)

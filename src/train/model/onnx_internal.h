@@ -50,6 +50,8 @@ void gn_onnx_add_tensor(struct gn_onnx *g, const char *name, int dims, const int
 float *gn_onnx_add_own_tensor(struct gn_onnx *g, const char *name, int dims, const int64_t *shape);
 /* Initialisers of a parameter or buffer of the model. */
 void gn_onnx_add_param(struct gn_onnx *g, const struct gn_param *p);
+/* The layer's parameter or buffer of that kind; NULL: it has none. */
+const struct gn_param *gn_onnx_param(const struct gn_onnx *g, int layer, enum gn_param_kind kind);
 
 /* onnx_tokens.c: a vision transformer's layers. */
 void gn_onnx_add_tokens(struct gn_onnx *g, int layer);
@@ -65,8 +67,9 @@ enum gn_status gn_onnx_add_layers(struct gn_onnx *g, struct gn_err *err);
 /* --- The wire format of protobuf --- */
 
 void gn_onnx_put_int(struct gn_strbuf *s, int field, int64_t value);
-void gn_onnx_put_bytes(struct gn_strbuf *s, int field, const char *data, size_t len_bytes);
 void gn_onnx_put_text(struct gn_strbuf *s, int field, const char *text);
+/* Releases the message. */
+void gn_onnx_put_message(struct gn_strbuf *s, int field, struct gn_strbuf *message);
 /* Key and length of a field whose len_bytes follow. */
 void gn_onnx_put_head(struct gn_strbuf *s, int field, uint64_t len_bytes);
 

@@ -23,15 +23,13 @@ static const char *input_of(const struct gn_onnx *g, int layer, int number)
 	return g->values[layer_of(g, layer)->input[number]];
 }
 
-/* The layer's parameter or buffer of that kind; NULL: it has none. */
-static const struct gn_param *param_of(const struct gn_onnx *g, int layer, enum gn_param_kind kind)
+const struct gn_param *gn_onnx_param(const struct gn_onnx *g, int layer, enum gn_param_kind kind)
 {
-	for (int i = 0; i < gn_model_param_count(g->model); i++)
-		if (gn_model_param(g->model, i)->node == layer && gn_model_param(g->model, i)->kind == kind)
-			return gn_model_param(g->model, i);
-	for (int i = 0; i < gn_model_buffer_count(g->model); i++)
-		if (gn_model_buffer(g->model, i)->node == layer && gn_model_buffer(g->model, i)->kind == kind)
-			return gn_model_buffer(g->model, i);
+	const struct gn_param *p;
+
+	for (int i = 0; (p = gn_model_state(g->model, i)); i++)
+		if (p->node == layer && p->kind == kind)
+			return p;
 	return NULL;
 }
 
@@ -52,10 +50,10 @@ static int folded_into(const struct gn_onnx *g, int conv)
 /* y = factor * x + shift of a batch norm in evaluation. */
 static void line_of(const struct gn_onnx *g, int norm, size_t channel, double *factor, double *shift)
 {
-	const float *gamma = g->params + param_of(g, norm, GN_PARAM_BN_WEIGHT)->offset;
-	const float *beta = g->params + param_of(g, norm, GN_PARAM_BN_BIAS)->offset;
-	const float *mean = g->buffers + param_of(g, norm, GN_BUFFER_MEAN)->offset;
-	const float *var = g->buffers + param_of(g, norm, GN_BUFFER_VAR)->offset;
+	const float *gamma = g->params + gn_onnx_param(g, norm, GN_PARAM_BN_WEIGHT)->offset;
+	const float *beta = g->params + gn_onnx_param(g, norm, GN_PARAM_BN_BIAS)->offset;
+	const float *mean = g->buffers + gn_onnx_param(g, norm, GN_BUFFER_MEAN)->offset;
+	const float *var = g->buffers + gn_onnx_param(g, norm, GN_BUFFER_VAR)->offset;
 
 	*factor = gamma[channel] / sqrt((double)var[channel] + layer_of(g, norm)->eps);
 	*shift = beta[channel] - *factor * mean[channel];
@@ -64,7 +62,7 @@ static void line_of(const struct gn_onnx *g, int norm, size_t channel, double *f
 /* The weight of a linear layer over the channels of each pixel is OI, too. */
 static void weight_shape(const struct gn_onnx *g, int conv, int64_t shape[4])
 {
-	const struct gn_param *w = param_of(g, conv, GN_PARAM_WEIGHT);
+	const struct gn_param *w = gn_onnx_param(g, conv, GN_PARAM_WEIGHT);
 	int kernel = layer_of(g, conv)->kernel;
 
 	shape[0] = w->shape[0];
@@ -75,7 +73,7 @@ static void weight_shape(const struct gn_onnx *g, int conv, int64_t shape[4])
 /* Initialisers of a convolution's weight and bias with the batch norm in them. */
 static void add_folded(struct gn_onnx *g, int conv, int norm, const char *bias_name)
 {
-	const struct gn_param *w = param_of(g, conv, GN_PARAM_WEIGHT), *b = param_of(g, conv, GN_PARAM_BIAS);
+	const struct gn_param *w = gn_onnx_param(g, conv, GN_PARAM_WEIGHT), *b = gn_onnx_param(g, conv, GN_PARAM_BIAS);
 	size_t channels = (size_t)w->shape[0], each = w->count / channels;
 	int64_t shape[4];
 	float *weight, *bias;
@@ -97,7 +95,7 @@ static void add_folded(struct gn_onnx *g, int conv, int norm, const char *bias_n
 static void add_conv(struct gn_onnx *g, int layer)
 {
 	const struct gn_shm *l = layer_of(g, layer);
-	const struct gn_param *w = param_of(g, layer, GN_PARAM_WEIGHT), *b = param_of(g, layer, GN_PARAM_BIAS);
+	const struct gn_param *w = gn_onnx_param(g, layer, GN_PARAM_WEIGHT), *b = gn_onnx_param(g, layer, GN_PARAM_BIAS);
 	int norm = folded_into(g, layer);
 	char bias[GN_ONNX_NAME_MAX];
 	int64_t shape[4];
@@ -132,7 +130,7 @@ static void add_batch_norm(struct gn_onnx *g, int layer)
 		return;
 	}
 	for (int i = 0; i < 4; i++) {
-		p[i] = param_of(g, layer, kinds[i]);
+		p[i] = gn_onnx_param(g, layer, kinds[i]);
 		gn_onnx_add_param(g, p[i]);
 	}
 	gn_onnx_add(g, "BatchNormalization", g->values[layer],
@@ -211,7 +209,7 @@ static void add_scale(struct gn_onnx *g, int layer)
 
 static void add_channel_scale(struct gn_onnx *g, int layer)
 {
-	const struct gn_param *p = param_of(g, layer, GN_PARAM_LAYER_SCALE);
+	const struct gn_param *p = gn_onnx_param(g, layer, GN_PARAM_LAYER_SCALE);
 
 	gn_onnx_add_param(g, p);
 	gn_onnx_add(g, "Mul", g->values[layer], INPUTS(input_of(g, layer, 0), p->name), NULL);
@@ -222,7 +220,7 @@ static void add_layer_norm(struct gn_onnx *g, int layer)
 {
 	static const struct gn_onnx_attribute last = {.name = "perm", .is_list = 1, .count = 4, .ints = {0, 2, 3, 1}};
 	static const struct gn_onnx_attribute first = {.name = "perm", .is_list = 1, .count = 4, .ints = {0, 3, 1, 2}};
-	const struct gn_param *w = param_of(g, layer, GN_PARAM_BN_WEIGHT), *b = param_of(g, layer, GN_PARAM_BN_BIAS);
+	const struct gn_param *w = gn_onnx_param(g, layer, GN_PARAM_BN_WEIGHT), *b = gn_onnx_param(g, layer, GN_PARAM_BN_BIAS);
 	char moved[GN_ONNX_NAME_MAX], normed[GN_ONNX_NAME_MAX];
 
 	snprintf(moved, sizeof moved, "%.64s.last", g->values[layer]);
@@ -288,7 +286,7 @@ static void add_adaptive_avg_pool(struct gn_onnx *g, int layer)
 
 static void add_linear(struct gn_onnx *g, int layer)
 {
-	const struct gn_param *w = param_of(g, layer, GN_PARAM_WEIGHT), *b = param_of(g, layer, GN_PARAM_BIAS);
+	const struct gn_param *w = gn_onnx_param(g, layer, GN_PARAM_WEIGHT), *b = gn_onnx_param(g, layer, GN_PARAM_BIAS);
 	char flat[GN_ONNX_NAME_MAX];
 
 	snprintf(flat, sizeof flat, "%.64s.flat", g->values[layer]);

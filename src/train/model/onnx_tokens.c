@@ -62,16 +62,9 @@ static void add_transpose(struct gn_onnx *g, const char *from, const char *to)
 /* [channels][tokens][1]: the embedding of positions, whose first has the class token added. */
 static void add_embedding(struct gn_onnx *g, int layer, const char *name)
 {
-	const struct gn_param *token = NULL, *position = NULL;
-	float *sum;
+	const struct gn_param *token = gn_onnx_param(g, layer, GN_PARAM_TOKEN), *position = gn_onnx_param(g, layer, GN_PARAM_POSITION);
+	float *sum = gn_onnx_add_own_tensor(g, name, 3, (const int64_t[]){position->shape[2], position->shape[1], 1});
 
-	for (int i = 0; i < gn_model_param_count(g->model); i++) {
-		const struct gn_param *p = gn_model_param(g->model, i);
-
-		token = p->node == layer && p->kind == GN_PARAM_TOKEN ? p : token;
-		position = p->node == layer && p->kind == GN_PARAM_POSITION ? p : position;
-	}
-	sum = gn_onnx_add_own_tensor(g, name, 3, (const int64_t[]){position->shape[2], position->shape[1], 1});
 	for (size_t i = 0; sum && i < position->count; i++) {
 		size_t c = i % (size_t)position->shape[2], t = i / (size_t)position->shape[2];
 
