@@ -48,7 +48,7 @@ static enum gn_status create_batch(struct train_bench *b, struct gn_err *err)
 static enum gn_status init_weights(struct train_bench *b, float *params, float *buffers, struct gn_err *err)
 {
 	if (strcmp(b->o->init, "formula") && strncmp(b->o->init, "seed:", 5))
-		return gn_weights_load(b->o->init, NULL, b->model, params, buffers, err);
+		return gn_weights_import(b->o->init, b->model, 0, params, buffers, NULL, NULL, err);
 	return gn_init_params(b->model, b->o->init, params, buffers, err);
 }
 

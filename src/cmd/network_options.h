@@ -16,7 +16,7 @@
 	 .help = "a checkpoint, or a folder of checkpoints, of which the newest valid one is used"}, \
 	GN_CMD_CHECKPOINT_KEY_OPTION(FIELD(network.checkpoint_key)), \
 	{.name = "weights", .kind = GN_OPTION_TEXT, .offset = FIELD(network.weights), .value_name = "FILE.safetensors", \
-	 .help = "instead of a checkpoint, a safetensors file with torchvision's names; a file written by gannet export needs " \
+	 .help = "instead of a checkpoint, a safetensors file with torchvision's, timm's or Transformers' names; a file written by gannet export needs " \
 		 "none of --model to --interpolation"}, \
 	{.name = "model", .kind = GN_OPTION_CHOICE, .offset = FIELD(network.model), .value_name = "NAME", .choices = gn_model_names, \
 	 .help = "with --weights: the network (default: from the file's metadata; required without it); the numbers of classes " \

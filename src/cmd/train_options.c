@@ -113,8 +113,8 @@ static const struct gn_option options[] = {
 		 "convnext_tiny); -1: the network's own, 0.2 and 0.1"},
 	GN_CMD_SAMPLE_OPTIONS(FIELD),
 	{.name = "init", .also = "pretrained", .kind = GN_OPTION_TEXT, .offset = FIELD(init), .value_name = "HOW",
-	 .help = "initial parameters: PATH of a safetensors file of F32, F16 or BF16 (unknown tensors are named and ignored), "
-		 "formula, or seed:N "
+	 .help = "initial parameters: PATH of a safetensors file of F32, F16 or BF16 with torchvision's, timm's or Transformers' names, behind "
+		 "any prefix (unknown tensors are named and ignored), formula, or seed:N "
 		 "(default: seed:N with the value of --seed)"},
 	{.name = "init-head", .kind = GN_OPTION_CHOICE, .offset = FIELD(init_head), .value_name = "WHAT", .initial = "keep",
 	 .choices = "keep|skip",

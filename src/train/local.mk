@@ -108,6 +108,7 @@ libgannet_train_a_SOURCES += \
 	src/train/model/safetensors.c src/train/model/safetensors.h src/train/model/safetensors_write.c \
 	src/train/model/vgg.c \
 	src/train/model/vit.c \
+	src/train/model/weight_names.c \
 	src/train/model/weights.c src/train/model/weights.h \
 	src/train/model/weights_about.c src/train/model/weights_about.h
 

@@ -30,6 +30,10 @@ exported() { # NAME GOLDEN TENSOR:AXIS:SIZE...: where it differs from the golden
 	evaluates --checkpoint "$dir/$name" >"$dir/$name.txt"
 	check 'the file answers as the checkpoint' test -s "$dir/$name.txt" -a "$(cat "$dir/$name.txt")" = "$(evaluates --weights "$dir/$name.safetensors")"
 }
+under() { # NAME MODEL LIBRARY: what was exported, under the names of another library
+	check "is written with $3's names" "$GN_SOURCE/tests/train/library_names" "$dir/$1.safetensors" "$dir/other.safetensors" "$3" "$2"
+	check 'that file answers as the checkpoint' test "$(cat "$dir/$1.txt")" = "$(evaluates --weights "$dir/other.safetensors" --model "$2" --side 32)"
+}
 
 check 'efficientnet_b0 with RMSprop' train a efficientnet_b0 --optimizer rmsprop --beta2 0.9 --eps 0.0316
 check 'the same again' train b efficientnet_b0 --optimizer rmsprop --beta2 0.9 --eps 0.0316
@@ -38,9 +42,14 @@ check 'without stochastic depth' train c efficientnet_b0 --optimizer rmsprop --b
 check 'it learns otherwise' eval '! cmp -s "$dir/a/latest/model.safetensors" "$dir/c/latest/model.safetensors"'
 check 'convnext_tiny with AdamW' train d convnext_tiny --optimizer adamw --weight-decay 0.05
 exported d convnext_tiny-b3-s96-c7 classifier.2.weight:0:3 classifier.2.bias:0:3
+under d convnext_tiny timm
+under d convnext_tiny transformers
 check 'it is what another run begins with' train e convnext_tiny --optimizer adamw --init "$dir/d.safetensors"
 check 'vit_b_16 with AdamW' train v vit_b_16 --optimizer adamw --weight-decay 0.05
 exported v vit_b_16-b2-s64-c10 heads.head.weight:0:3 heads.head.bias:0:3 encoder.pos_embedding:1:5
+under v vit_b_16 timm
+under v vit_b_16 transformers
+under v vit_b_16 old
 expect 0 '^attention  ' 'the operators of its plan' "$gannet" info --plan vit_b_16 --image-size 32 --batch 2
 expect 2 'multiple of 16' 'a side that is no multiple of a patch' train w vit_b_16 --side 40
 expect 3 'pos_embedding.* images of another side' 'weights of another side' train w vit_b_16 --side 48 --init "$dir/v.safetensors"

@@ -190,7 +190,7 @@ static void test_import(void **state)
 	params = calloc(gn_model_param_elements(m), sizeof *params);
 	gn_strbuf_init(&ignored);
 	write_halves(m, 0, 0);
-	assert_ok(gn_weights_import(path, m, 0, params, NULL, &ignored, &err));
+	assert_ok(gn_weights_import(path, m, 0, params, NULL, NULL, &ignored, &err));
 	assert_string_equal(gn_strbuf_text(&ignored), "mask");
 	for (int i = 0; i < gn_model_param_count(m); i++)
 		for (size_t k = 0; k < gn_model_param(m, i)->count; k++)
@@ -199,15 +199,101 @@ static void test_import(void **state)
 	assert_int_equal(gn_weights_load(path, NULL, m, params, NULL, &err), GN_ERR_DATA);
 	assert_non_null(strstr(err.text, "mask"));
 	write_halves(m, 2, 0);
-	assert_int_equal(gn_weights_import(path, m, 0, params, NULL, &ignored, &err), GN_ERR_DATA);
+	assert_int_equal(gn_weights_import(path, m, 0, params, NULL, NULL, &ignored, &err), GN_ERR_DATA);
 	assert_non_null(strstr(err.text, gn_model_param(m, 0)->name));
 	assert_non_null(strstr(err.text, gn_model_param(m, 1)->name));
 	write_halves(m, 0, 1);
-	assert_int_equal(gn_weights_import(path, m, 0, params, NULL, &ignored, &err), GN_ERR_DATA);
+	assert_int_equal(gn_weights_import(path, m, 0, params, NULL, NULL, &ignored, &err), GN_ERR_DATA);
 	snprintf(shapes, sizeof shapes, "is [%zu] there and [%zu]", gn_model_param(m, 1)->count - 1, gn_model_param(m, 1)->count);
 	assert_non_null(strstr(err.text, shapes));
 	gn_strbuf_release(&ignored);
 	free(params);
+	gn_model_destroy(m);
+}
+
+static size_t add_all(const struct gn_model *m, const char *prefix, const float *data, struct gn_tensor_entry *e)
+{
+	for (int i = 0; i < gn_model_param_count(m); i++, e++) {
+		const struct gn_param *p = gn_model_param(m, i);
+
+		*e = (struct gn_tensor_entry){.type = GN_TENSOR_F32, .dims = p->dims, .len_bytes = p->count * sizeof *data, .data = data};
+		snprintf(e->name, sizeof e->name, "%s%s", prefix, p->name);
+		memcpy(e->shape, p->shape, sizeof p->shape);
+	}
+	return (size_t)gn_model_param_count(m);
+}
+
+static enum gn_status import_of(const struct gn_tensor_entry *e, size_t count, const struct gn_model *m, float *params, struct gn_strbuf *ignored,
+				struct gn_err *err)
+{
+	unlink(path);
+	gn_strbuf_clear(ignored);
+	assert_int_equal(gn_safetensors_write(path, NULL, e, count, NULL, 0, NULL, NULL, err), GN_OK);
+	return gn_weights_import(path, m, 0, params, NULL, NULL, ignored, err);
+}
+
+/* A prefix of all names is left out, if there is one such prefix, and nothing is read that is not behind it. */
+static void test_prefix(void **state)
+{
+	enum { ROOM = 32 };
+	struct gn_tensor_entry e[ROOM];
+	struct gn_strbuf ignored = {0};
+	struct gn_model *m;
+	struct gn_err err;
+	float *params, *ones, *twos;
+	size_t elements, count;
+
+	(void)state;
+	assert_ok(gn_model_create("lenet", 10, 0, 28, &m, &err));
+	elements = gn_model_param_elements(m);
+	params = calloc(elements, sizeof *params);
+	ones = malloc(elements * sizeof *ones);
+	twos = malloc(elements * sizeof *twos);
+	for (size_t i = 0; i < elements; i++) {
+		ones[i] = 1;
+		twos[i] = 2;
+	}
+	count = add_all(m, "module.net.", ones, e);
+	e[count++] = (struct gn_tensor_entry){.name = "queue", .type = GN_TENSOR_F32, .dims = 1, .shape = {2}, .len_bytes = 8, .data = twos};
+	assert_ok(import_of(e, count, m, params, &ignored, &err));
+	assert_string_equal(gn_strbuf_text(&ignored), "queue");
+	for (int i = 0; i < gn_model_param_count(m); i++)
+		assert_true(params[gn_model_param(m, i)->offset] == 1);
+	/* what Gannet wrote has no prefix */
+	assert_int_equal(gn_weights_load(path, NULL, m, params, NULL, &err), GN_ERR_DATA);
+	/* not part of a name */
+	count = add_all(m, "net_", ones, e);
+	assert_int_equal(import_of(e, count, m, params, &ignored, &err), GN_ERR_DATA);
+	/* two networks */
+	count = add_all(m, "student.", ones, e);
+	count += add_all(m, "teacher.", twos, e + count);
+	assert_int_equal(import_of(e, count, m, params, &ignored, &err), GN_ERR_DATA);
+	assert_non_null(strstr(err.text, "behind 'student.' and behind 'teacher.'"));
+	/* the one without a prefix is meant */
+	count = add_all(m, "ema.", twos, e);
+	count += add_all(m, "", ones, e + count);
+	assert_ok(import_of(e, count, m, params, &ignored, &err));
+	assert_true(params[0] == 1);
+	/* one tensor in both places */
+	count = add_all(m, "ema.", ones, e);
+	count += add_all(m, "", twos, e + count) > 0;
+	assert_int_equal(import_of(e, count, m, params, &ignored, &err), GN_ERR_DATA);
+	/* sides of 1 are no difference, but their order is one: the first weight, [20][1][5][5], as [20][5][1][5], as [20][25] and as [5][20][5] */
+	count = add_all(m, "", ones, e);
+	e[0].dims = 4;
+	memcpy(e[0].shape, (const int64_t[]){20, 5, 1, 5}, 4 * sizeof *e[0].shape);
+	assert_ok(import_of(e, count, m, params, &ignored, &err));
+	e[0].dims = 2;
+	e[0].shape[1] = 25;
+	assert_int_equal(import_of(e, count, m, params, &ignored, &err), GN_ERR_DATA);
+	e[0].dims = 3;
+	memcpy(e[0].shape, (const int64_t[]){5, 20, 5}, 3 * sizeof *e[0].shape);
+	assert_int_equal(import_of(e, count, m, params, &ignored, &err), GN_ERR_DATA);
+	assert_non_null(strstr(err.text, "is [5,20,5] there"));
+	gn_strbuf_release(&ignored);
+	free(params);
+	free(ones);
+	free(twos);
 	gn_model_destroy(m);
 }
 
@@ -251,7 +337,9 @@ int main(void)
 		cmocka_unit_test(test_round_trip),
 		cmocka_unit_test(test_never_overwrites),
 		cmocka_unit_test(test_bad_headers),
-		cmocka_unit_test(test_import), cmocka_unit_test(test_mutations),
+		cmocka_unit_test(test_import),
+		cmocka_unit_test(test_prefix),
+		cmocka_unit_test(test_mutations),
 	};
 
 	return cmocka_run_group_tests_name("train/safetensors", tests, make_root, drop_root);

@@ -111,9 +111,8 @@ static enum gn_status describe_weights(const struct gn_network_options *o, struc
 	status = gn_model_create(model, 1, 0, (int)info->side, &like, err);
 	if (status)
 		return status;
-	status = gn_weights_sizes(o->weights, like, &info->channels, &info->classes, err);
-	if (!status)
-		status = gn_weights_classes_digest(o->weights, info->classes_digest, err);
+	status = gn_weights_sizes(o->weights, like, log, &info->channels, &info->classes, err);
+	memcpy(info->classes_digest, about.classes_digest, sizeof info->classes_digest);
 	if (!status)
 		status = take_values(o, &about, log, info, err);
 	snprintf(info->model, sizeof info->model, "%s", gn_model_name(like));
@@ -215,7 +214,7 @@ enum gn_status gn_network_load(const struct gn_network_options *options, const c
 	enum gn_status status = GN_OK;
 
 	if (gn_comm_rank(comm) == 0 && options->weights)
-		status = gn_weights_load(options->weights, NULL, n->model, n->params, n->buffers, err);
+		status = gn_weights_import(options->weights, n->model, 0, n->params, n->buffers, NULL, NULL, err);
 	else if (gn_comm_rank(comm) == 0)
 		status = load_checkpoint(options, folder, info, n, err);
 	status = gn_agree_status(comm, status, err);

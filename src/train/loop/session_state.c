@@ -41,8 +41,8 @@ static enum gn_status import_weights(struct gn_session *s, const char *path, str
 {
 	const struct gn_checkpoint_arrays whole = gn_session_arrays(s);
 	struct gn_strbuf ignored = {0};
-	enum gn_status status = gn_weights_import(path, s->model, !strcmp(s->options->init_head, "skip"), whole.params, whole.buffers, &ignored,
-						  err);
+	enum gn_status status = gn_weights_import(path, s->model, !strcmp(s->options->init_head, "skip"), whole.params, whole.buffers, s->log,
+						  &ignored, err);
 
 	if (!status && ignored.len)
 		gn_log_warn(s->log, "%s has tensors that %s lacks, which are ignored: %s", path, gn_model_name(s->model),

@@ -284,7 +284,7 @@ size_t gn_safetensors_count(const struct gn_safetensors *file)
 	return file->count;
 }
 
-const struct gn_tensor_entry *gn_safetensors_entry(const struct gn_safetensors *file, size_t index)
+struct gn_tensor_entry *gn_safetensors_entry(const struct gn_safetensors *file, size_t index)
 {
 	return &file->entries[index];
 }

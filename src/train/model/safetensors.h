@@ -50,7 +50,8 @@ const char *gn_safetensors_type_name(enum gn_tensor_type type);
 enum gn_status gn_safetensors_open(const char *path, const struct gn_data_key *key, struct gn_safetensors **out, struct gn_err *err);
 void gn_safetensors_close(struct gn_safetensors *file);
 size_t gn_safetensors_count(const struct gn_safetensors *file);
-const struct gn_tensor_entry *gn_safetensors_entry(const struct gn_safetensors *file, size_t index);
+/* Its name may be changed, by which gn_safetensors_find() then finds it. */
+struct gn_tensor_entry *gn_safetensors_entry(const struct gn_safetensors *file, size_t index);
 /* NULL if there is no tensor of that name. Borrowed. */
 const struct gn_tensor_entry *gn_safetensors_find(const struct gn_safetensors *file, const char *name);
 /* The value of key in the header's metadata, borrowed; NULL if absent. */

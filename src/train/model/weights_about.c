@@ -1,5 +1,7 @@
 #include "src/train/model/weights_about.h"
 
+#include "src/base/sha256.h"
+#include "src/base/strbuf.h"
 #include "src/train/model/model.h"
 #include "src/train/model/safetensors.h"
 
@@ -80,6 +82,24 @@ static const char *parse_preprocessing(const json_t *object, struct gn_weights_a
 	return NULL;
 }
 
+/* text: NULL or a JSON array of names, each of which counts with a zero byte behind it. hex is unchanged where the conversion to JSON changed one. */
+static enum gn_status digest_classes(const char *text, char hex[65], struct gn_err *err)
+{
+	struct gn_strbuf names = {0};
+	json_t *list = text ? json_loads(text, 0, NULL) : NULL;
+	size_t count = json_array_size(list), k = 0;
+	enum gn_status status = GN_OK;
+
+	for (const char *name; k < count && (name = json_string_value(json_array_get(list, k))) && !strstr(name, "\xef\xbf\xbd"); k++)
+		gn_strbuf_append(&names, name, strlen(name) + 1);
+	if (count && k == count)
+		status = gn_strbuf_failed(&names) ? gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the class names")
+						  : gn_sha256_buffer(gn_strbuf_text(&names), names.len, hex, err);
+	gn_strbuf_release(&names);
+	json_decref(list);
+	return status;
+}
+
 enum gn_status gn_weights_about(const char *path, struct gn_weights_about *out, struct gn_err *err)
 {
 	struct gn_weights_about about = {.exif_rotate = -1, .resize_shorter = -1, .is_bicubic = -1};
@@ -100,6 +120,8 @@ enum gn_status gn_weights_about(const char *path, struct gn_weights_about *out, 
 	if (wrong)
 		status = gn_err_set(err, GN_ERR_DATA, "%s: '%s' of the metadata's preprocessing is missing or invalid: export the "
 				    "file again", path, wrong);
+	else
+		status = digest_classes(gn_safetensors_metadata(file, "class_names"), about.classes_digest, err);
 	json_decref(preprocessing);
 	gn_safetensors_close(file);
 	if (!status)

@@ -18,6 +18,8 @@ struct gn_weights_about {
 	int is_bicubic;		     /* else bilinear; -1: absent */
 	int channels;		     /* of mean and deviation, 1 or 3; 0: absent */
 	double mean[3], deviation[3]; /* a single channel is stored three times */
+	/* gn_input_classes_digest() of the class names; "" without them, or if they had bytes that JSON cannot hold (U+FFFD) */
+	char classes_digest[65];
 };
 
 /* err is required. */
