@@ -40,7 +40,7 @@ uninstall-hook:
 .PHONY: shared-link
 
 # the backend of torch.distributed: built by pip, no part of make
-EXTRA_DIST += src/bindings/torch/setup.py src/bindings/torch/pyproject.toml src/bindings/torch/gannet_torch/__init__.py \
+EXTRA_DIST += src/bindings/torch/setup.py src/bindings/torch/pyproject.toml src/bindings/torch/gannet_torch/__init__.py src/bindings/torch/gannet_torch/convert.py \
 	src/bindings/torch/csrc/backend.cpp src/bindings/torch/csrc/backend.h src/bindings/torch/csrc/callbacks.cpp \
 	src/bindings/torch/csrc/callbacks.h src/bindings/torch/csrc/engine.cpp src/bindings/torch/csrc/engine.h \
 	src/bindings/torch/csrc/module.cpp src/bindings/torch/csrc/moves.cpp src/bindings/torch/csrc/moves.h \

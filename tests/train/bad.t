@@ -66,7 +66,7 @@ with zipfile.ZipFile(sys.argv[1] + "/zip.pt", "w") as f:
     f.writestr("archive/data.pkl", "x" * 100)
 open(sys.argv[1] + "/old.pt", "wb").write(pickle.dumps(0x1950a86a20f9469cfc6c, protocol=2) + b"x" * 100)
 PY
-expect 3 'zip.pt was written by torch.save: write it with safetensors.torch.save_file' '--init of a zip archive' train --init "$dir/zip.pt"
+expect 3 'zip.pt was written by torch.save: python -m gannet_torch.convert FILE .*training.md has one line' '--init of a zip archive' train --init "$dir/zip.pt"
 expect 3 'old.pt was written by torch.save' '--init of a pickle' train --init "$dir/old.pt"
 expect 3 'train is a folder: give a safetensors file' '--init of a folder' train --init "$dir/train"
 expect 3 "tensor 'fc.*.weight' is .10,500. there and .5,500. in this model: the number of classes of the last layer must equal" \

@@ -3,7 +3,7 @@ UNIT_TESTS += tests/train/test_checkpoint_rank tests/train/test_combine tests/tr
 EXTRA_DIST += tests/train/apart tests/train/same_bits tests/train/samples_once tests/train/accuracy tests/train/common.sh tests/train/digits.sh tests/train/elastic.sh tests/train/mesh.sh tests/train/pipeline.sh tests/train/net.h tests/train/preprocess.tar tests/train/preprocess.txt \
 	tests/train/elastic_ledger tests/train/preprocess_reference tests/train/read_checkpoint tests/train/library_names tests/train/libraries tests/train/torchvision tests/train/trace_check
 
-SHELL_TESTS += tests/train/names.t
+SHELL_TESTS += tests/train/names.t tests/train/convert.t
 SHELL_TESTS += tests/train/data_wait.t tests/train/lr_scale.t tests/train/train_top1.t tests/train/predict.t tests/train/checkpoint_local.t tests/train/checkpoint_key.t tests/train/loader_threads.t
 SHELL_TESTS += tests/train/bad.t tests/train/elastic.t tests/train/bench.t tests/train/bf16.t tests/train/isa.t tests/train/sharing_lines.t tests/train/mesh_sharing.t tests/train/checkpoint.t tests/train/compress.t tests/train/equal.t tests/train/exchange.t tests/train/logits.t tests/train/options_file.t tests/train/exif.t tests/train/keep_best.t tests/train/nonfinite.t tests/train/fine_tune.t tests/train/per_class.t \
 	tests/train/overlap.t tests/train/report.t \

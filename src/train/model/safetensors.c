@@ -184,10 +184,16 @@ static enum gn_status begin_decrypting(struct gn_safetensors *file, const struct
 	return key ? gn_err_set(err, GN_ERR_USAGE, "%s is not encrypted, but --checkpoint-key is given", file->path) : GN_OK;
 }
 
-static enum gn_status not_safetensors(const char *path, int is_json, uint64_t header_bytes, struct gn_err *err)
+static enum gn_status not_safetensors(const char *path, const unsigned char prefix[8], uint64_t header_bytes, struct gn_err *err)
 {
-	const char *kind = is_json ? "JSON: an index of several files, which have the tensors?" : gn_file_kind_at(path);
+	const char *kind = prefix[0] == '{' ? "JSON: an index of several files, which have the tensors?" : gn_file_kind_at(path);
 
+	if (is_of_torch_save(prefix))
+		return gn_err_set(err, GN_ERR_DATA, "%s was written by torch.save: python -m gannet_torch.convert FILE writes it as safetensors; the page "
+				  "training.md has one line of Python for that, too", path);
+	if (is_onnx(prefix))
+		return gn_err_set(err, GN_ERR_DATA, "%s is an ONNX file: gannet reads safetensors, which gannet export --out FILE.safetensors "
+				  "writes", path);
 	return kind ? gn_err_set(err, GN_ERR_DATA, "%s is not a safetensors file but %s", path, kind)
 		    : gn_err_set(err, GN_ERR_DATA, "%s is not a safetensors file: its header would have %llu bytes", path,
 				 (unsigned long long)header_bytes);
@@ -219,14 +225,8 @@ static enum gn_status load_header(struct gn_safetensors *file, const struct gn_d
 		return status;
 	for (size_t i = 0; i < prefix_bytes; i++)
 		header_bytes |= (uint64_t)prefix[i] << (8 * i);
-	if ((header_bytes > size - prefix_bytes || header_bytes > header_max) && is_of_torch_save(prefix))
-		return gn_err_set(err, GN_ERR_DATA, "%s was written by torch.save: write it with safetensors.torch.save_file",
-				  file->path);
-	if ((header_bytes > size - prefix_bytes || header_bytes > header_max) && is_onnx(prefix))
-		return gn_err_set(err, GN_ERR_DATA, "%s is an ONNX file: gannet reads safetensors, which gannet export --out FILE.safetensors "
-				  "writes", file->path);
 	if (header_bytes > size - prefix_bytes || header_bytes > header_max)
-		return not_safetensors(file->path, prefix[0] == '{', header_bytes, err);
+		return not_safetensors(file->path, prefix, header_bytes, err);
 	text = malloc((size_t)header_bytes + 1);
 	if (!text)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the header of %s", file->path);

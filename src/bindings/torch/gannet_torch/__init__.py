@@ -1,15 +1,19 @@
 """Gannet's collectives for torch.distributed: init_process_group("gannet").
 
-Once this package is installed PyTorch loads it by itself (entry point torch.backends); `import gannet_torch` does the same.
+Once this package is installed PyTorch loads it by itself (entry point torch.backends); `import gannet_torch` does the same. The compiled
+part is loaded where a process group begins: `python -m gannet_torch.convert` works without it.
 """
 import atexit
 import os
 import socket
 
+
+def autoload():
+    """PyTorch calls this while it is imported, also from the next line, before which it has to be defined. Registration happens below."""
+
+
 import torch
 import torch.distributed as dist
-
-from . import _C
 
 _KEY = "gannet/rendezvous"
 
@@ -27,6 +31,8 @@ def _rendezvous(store, rank, size):
 
 
 def _create(options, _backend_options):
+    from . import _C
+
     if not _C.started():
         rendezvous = _rendezvous(options.store, options.group_rank, options.group_size)
         _C.start(rendezvous, options.group_rank, options.group_size)
@@ -53,10 +59,6 @@ def _register():
     if "gannet" not in dist.Backend.backend_list:
         devices = ["cpu", "cuda"] if torch.version.cuda else ["cpu"]
         dist.Backend.register_backend("gannet", _create, extended_api=True, devices=devices)
-
-
-def autoload():
-    """Called by PyTorch when it is imported; registration happens below already."""
 
 
 _register()
