@@ -11,7 +11,6 @@
 #define GN_KERNELS_WEIGHT_H
 
 #include <stddef.h>
-#include <stdint.h>
 
 /* O: output channels, I: input channels, H and W: rows and columns of the window. */
 enum gn_weight_order {

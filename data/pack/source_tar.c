@@ -8,7 +8,6 @@
 #include <archive.h>
 #include <archive_entry.h>
 #include <errno.h>
-#include <limits.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,6 @@
 #include "src/base/alloc.h"
 
 #include <oneapi/dnnl/dnnl_debug.h>
-#include <string.h>
 
 static struct gn_dnnl_op *self(struct gn_op *op)
 {

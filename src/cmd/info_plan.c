@@ -10,7 +10,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* What the roofline is of: as given, or measured here, which takes a second. */
 struct machine {

@@ -7,7 +7,6 @@
 #include "src/jobs/exec_output.h"
 #include "transport/bootstrap/pmix_server.h"
 
-#include <stddef.h>
 #include <sys/types.h>
 
 struct gn_launch_job;

@@ -4,7 +4,6 @@
 #include "transport/auth/net.h"
 #include "transport/topology/affinity.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>
 #include <netdb.h>

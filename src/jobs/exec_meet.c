@@ -6,7 +6,6 @@
 #include "transport/auth/net.h"
 #include "transport/ucx/ucx.h"
 
-#include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

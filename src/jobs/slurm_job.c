@@ -4,7 +4,6 @@
 #include "src/base/text.h"
 #include "src/jobs/program.h"
 
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,7 +6,6 @@
 #include "transport/health/heartbeat.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 void gn_bootstrap_set_timeout(struct gn_bootstrap *b, int timeout_ms)
 {

@@ -7,8 +7,6 @@
 #ifndef GN_TRANSPORT_BOOTSTRAP_PMIX_ACCEPT_H
 #define GN_TRANSPORT_BOOTSTRAP_PMIX_ACCEPT_H
 
-#include <sys/socket.h>
-
 /* Before PMIx_server_init(). For the whole process, until it ends. */
 void gn_pmix_accept_guard(void);
 

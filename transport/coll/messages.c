@@ -5,7 +5,6 @@
 
 #include <sched.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define CHECK_NS 2000000u
 /* The longest sleep: what is lost should a wake-up not come. */

@@ -11,7 +11,6 @@
 #include "transport/health/heartbeat.h"
 #include "transport/health/heartbeat_wire.h"
 
-#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 

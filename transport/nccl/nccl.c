@@ -2,7 +2,6 @@
 #include "transport/nccl/nccl_internal.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #define FINALIZE_NS 5000000000u

@@ -4,7 +4,6 @@
 #include "transport/schedule/chunk_history.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* How many of a step's last dependencies are searched for a duplicate; a duplicate that remains is harmless. */
 #define LOOK_BACK 64u

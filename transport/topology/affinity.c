@@ -1,7 +1,5 @@
 #include "transport/topology/affinity.h"
 
-#include <string.h>
-
 /* --- network devices --- */
 
 /* Whether nic is better than `than` (-1: none). RDMA devices come first: an adapter's RDMA device is preferred to its network

@@ -5,7 +5,6 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 /* The longest wait for the next probe; the first one may take FIRST_LIMITS times as long, because ranks start at different

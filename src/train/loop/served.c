@@ -8,8 +8,6 @@
 #include "src/train/parallel/server_client.h"
 #include "transport/coll/agree.h"
 
-#include <string.h>
-
 /* What a rank has in such a run. */
 struct served {
 	const struct gn_train_options *options;

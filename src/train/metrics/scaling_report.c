@@ -5,7 +5,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 static const char *const names[GN_SCALING_REPORT_PARTS] = {"data",	"forward", "backward", "communication_exposed",
 							   "optimizer", "step",	   "compute"};

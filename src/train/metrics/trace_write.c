@@ -5,7 +5,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* By thread, then time; enclosing spans first. */
 static int by_time(const void *left, const void *right)

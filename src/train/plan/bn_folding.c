@@ -4,7 +4,6 @@
 #include "src/train/plan/plan_internal.h"
 
 #include <math.h>
-#include <string.h>
 
 enum gn_status gn_bn_folding_place(struct gn_plan *p, struct gn_err *err)
 {

@@ -4,7 +4,6 @@
 #include "src/train/plan/plan_internal.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 struct builder {
 	struct gn_plan *p;

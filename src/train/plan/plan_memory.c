@@ -2,7 +2,6 @@
 #include "src/train/plan/plan_internal.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 void *gn_plan_address(const struct gn_plan *p, int storage)
 {

@@ -2,8 +2,6 @@
  * properties; the rest is in api.c. */
 #include "transport/nccl/plugin/api.h"
 
-#include <limits.h>
-
 #define EXPORT __attribute__((visibility("default")))
 
 /* --- properties in four layouts --- */
