@@ -54,19 +54,6 @@ static enum gn_status set_names(struct gn_pack_output *o, const char *out, struc
 	return GN_OK;
 }
 
-static enum gn_status make_parent(const char *path, struct gn_err *err)
-{
-	char parent[PATH_MAX];
-	char *slash;
-
-	snprintf(parent, sizeof parent, "%s", path);
-	slash = strrchr(parent, '/');
-	if (!slash || slash == parent)
-		return GN_OK;
-	*slash = '\0';
-	return gn_make_dirs(parent, err);
-}
-
 enum gn_status gn_pack_output_sweep(const char *folder, struct gn_err *err)
 {
 	DIR *d = opendir(folder);
@@ -160,6 +147,7 @@ enum gn_status gn_pack_check_stop(const struct gn_pack_options *options, struct 
 
 enum gn_status gn_pack_output_begin(struct gn_pack_output *o, const struct gn_pack_options *options, struct gn_err *err)
 {
+	char parent[PATH_MAX];
 	enum gn_status status;
 	int again = 1;
 
@@ -168,8 +156,9 @@ enum gn_status gn_pack_output_begin(struct gn_pack_output *o, const struct gn_pa
 	status = set_names(o, options->out, err);
 	if (!status)
 		status = check_empty(o->final, err);
+	gn_path_parent(o->final, parent);
 	if (!status)
-		status = make_parent(o->final, err);
+		status = gn_make_dirs(parent, err);
 	for (int tries = 0; !status && again && tries < 10; tries++)
 		status = try_lock(o, &again, err);
 	if (!status && again)

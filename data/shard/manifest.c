@@ -139,10 +139,7 @@ enum gn_status gn_manifest_save(const struct gn_manifest *m, const char *directo
 		return status;
 	gn_json_init(&j);
 	json_manifest(&j, m);
-	gn_strbuf_puts(&j.text, "\n");
-	status = gn_file_replace_text(path, &j.text, GN_REPLACE_SYNCED, err);
-	gn_json_release(&j);
-	return status;
+	return gn_json_save(&j, path, err);
 }
 
 static enum gn_status bad(const char *path, const char *field, struct gn_err *err)

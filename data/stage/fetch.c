@@ -111,15 +111,14 @@ static uint64_t load_state(struct fetch *f)
 static enum gn_status open_part(struct fetch *f, struct gn_err *err)
 {
 	const char *slash = strrchr(f->o->to, '/');
-	char parent[PATH_MAX] = ".";
+	char parent[PATH_MAX];
 	enum gn_status status;
 
 	if (snprintf(f->part, sizeof f->part, "%s" GN_STAGE_FETCH_ENDING, f->o->to) >= PATH_MAX - 16 || !*f->o->to || (slash && !slash[1]))
 		return gn_err_set(err, GN_ERR_USAGE, "--to \"%s\" names no file", f->o->to);
 	snprintf(f->state, sizeof f->state, "%.*s.state", PATH_MAX - 8, f->part);
 	snprintf(f->marker, sizeof f->marker, "%.*s" GN_STAGE_MARKER_NAME, PATH_MAX - 16, f->o->to);
-	if (slash)
-		snprintf(parent, sizeof parent, "%.*s", slash == f->o->to ? 1 : (int)(slash - f->o->to), f->o->to);
+	gn_path_parent(f->o->to, parent);
 	status = gn_trust_check_path(f->o->to, err);
 	if (!status)
 		status = gn_make_dirs(parent, err);

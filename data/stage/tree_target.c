@@ -35,13 +35,11 @@ static enum gn_status name_paths(struct gn_tree_target *t, const char *to, char 
 /* Before anything is made: the parent, and that from is not above to. */
 static enum gn_status prepare_parent(struct gn_tree_target *t, const char *from, struct gn_err *err)
 {
-	const char *slash = strrchr(t->to, '/');
-	char parent[PATH_MAX] = ".", source[PATH_MAX], real[PATH_MAX];
+	char parent[PATH_MAX], source[PATH_MAX], real[PATH_MAX];
 	size_t len;
 	enum gn_status status = gn_trust_check_path(t->to, err);
 
-	if (slash)
-		snprintf(parent, sizeof parent, "%.*s", slash == t->to ? 1 : (int)(slash - t->to), t->to);
+	gn_path_parent(t->to, parent);
 	if (!status)
 		status = gn_make_dirs(parent, err);
 	if (!status)

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -107,6 +106,13 @@ enum gn_status gn_path_from_program(const char *path, char *out, size_t out_size
 	for (; !strncmp(path, "../", 3) && strrchr(self, '/'); path += 3)
 		*strrchr(self, '/') = 0;
 	return gn_path_join(out, out_size, self, path, err);
+}
+
+void gn_path_parent(const char *path, char out[PATH_MAX])
+{
+	const char *slash = strrchr(path, '/');
+
+	snprintf(out, PATH_MAX, "%.*s", slash > path ? (int)(slash - path) : 1, slash ? path : ".");
 }
 
 int gn_file_is_same(const char *a, const char *b)
@@ -266,16 +272,12 @@ enum gn_status gn_file_check_replaceable(const char *path, struct gn_err *err)
 
 enum gn_status gn_file_check_folder(const char *path, const char *option, struct gn_err *err)
 {
-	const char *slash = strrchr(path, '/');
-	char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
-	enum gn_status status = GN_OK;
+	char folder[PATH_MAX];
 
-	if (!folder)
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory");
+	gn_path_parent(path, folder);
 	if (access(folder, W_OK))
-		status = gn_err_set(err, GN_ERR_USAGE, "--%s: cannot write %s: %s", option, path, strerror(errno));
-	free(folder);
-	return status ? status : gn_file_check_replaceable(path, err);
+		return gn_err_set(err, GN_ERR_USAGE, "--%s: cannot write %s: %s", option, path, strerror(errno));
+	return gn_file_check_replaceable(path, err);
 }
 
 enum gn_status gn_file_check_own(const char *path, const char *beginning, const char *what, struct gn_err *err)

@@ -7,6 +7,7 @@
 
 #include "src/base/status.h"
 
+#include <limits.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -26,6 +27,8 @@ enum gn_status gn_pwrite_full(int fd, const void *data, size_t len_bytes, uint64
 
 /* Writes "directory/name" into out; GN_ERR_USAGE when it does not fit. */
 enum gn_status gn_path_join(char *out, size_t out_size, const char *directory, const char *name, struct gn_err *err);
+/* The folder that path is in: "." for a name without '/'. */
+void gn_path_parent(const char *path, char out[PATH_MAX]);
 
 /* path as it lies from the folder of this program's file, such as "../etc/x"; NULL: that file itself. */
 enum gn_status gn_path_from_program(const char *path, char *out, size_t out_size, struct gn_err *err);

@@ -1,5 +1,7 @@
 #include "src/base/json.h"
 
+#include "src/base/file.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -179,4 +181,14 @@ const char *gn_json_text(const struct gn_json *j)
 int gn_json_failed(const struct gn_json *j)
 {
 	return gn_strbuf_failed(&j->text) || j->depth != 0;
+}
+
+enum gn_status gn_json_save(struct gn_json *j, const char *path, struct gn_err *err)
+{
+	enum gn_status status;
+
+	gn_strbuf_puts(&j->text, "\n");
+	status = gn_file_replace_text(path, &j->text, GN_REPLACE_SYNCED, err);
+	gn_json_release(j);
+	return status;
 }

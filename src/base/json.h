@@ -10,6 +10,7 @@
 #ifndef GN_BASE_JSON_H
 #define GN_BASE_JSON_H
 
+#include "src/base/status.h"
 #include "src/base/strbuf.h"
 
 #include <stdint.h>
@@ -45,5 +46,7 @@ void gn_json_null(struct gn_json *j, const char *key);
 const char *gn_json_text(const struct gn_json *j);
 /* Non-zero when memory ran out, nesting was too deep, or an object or array is still open. */
 int gn_json_failed(const struct gn_json *j);
+/* Replaces the file by the text and a line end, and releases j. */
+enum gn_status gn_json_save(struct gn_json *j, const char *path, struct gn_err *err);
 
 #endif

@@ -235,11 +235,9 @@ static enum gn_status tell(const struct preflight_options *o, const struct resul
 /* Before the measurements, which take a while. */
 static enum gn_status check_out(const char *path, const char *baseline, struct gn_err *err)
 {
-	const char *slash = strrchr(path, '/');
-	char folder[PATH_MAX] = ".";
+	char folder[PATH_MAX];
 
-	if (slash)
-		snprintf(folder, sizeof folder, "%.*s", slash == path ? 1 : (int)(slash - path), path);
+	gn_path_parent(path, folder);
 	if (baseline && gn_file_is_same(path, baseline))
 		return gn_err_set(err, GN_ERR_USAGE, "--out %s is the file of --baseline, which a bad node's result would replace: name another", path);
 	if (access(folder, W_OK))

@@ -116,6 +116,18 @@ static void test_short_file(void **state)
 	close(fd);
 }
 
+static void test_parents(void **state)
+{
+	static const char *const all[][2] = {{"name", "."}, {"/name", "/"}, {"/a/name", "/a"}, {"a/b/name", "a/b"}, {"a/", "a"}, {"", "."}};
+	char parent[PATH_MAX];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+		gn_path_parent(all[i][0], parent);
+		assert_string_equal(parent, all[i][1]);
+	}
+}
+
 static void test_dirs_and_links(void **state)
 {
 	char path[160], outside[96], file[160];
@@ -196,6 +208,7 @@ int main(void)
 		cmocka_unit_test(test_replace_leaves_nothing_on_failure),
 		cmocka_unit_test(test_path_from_program),
 		cmocka_unit_test(test_short_file),
+		cmocka_unit_test(test_parents),
 		cmocka_unit_test(test_dirs_and_links),
 		cmocka_unit_test(test_start),
 		cmocka_unit_test(test_process),

@@ -345,11 +345,11 @@ enum gn_status gn_tuning_table_write(const char *path, const struct gn_tune_resu
 {
 	struct gn_strbuf text = {0};
 	struct gn_json j;
-	const char *slash = strrchr(path, '/');
-	char *folder = slash && slash > path ? strndup(path, (size_t)(slash - path)) : NULL;
-	enum gn_status status = folder ? gn_make_dirs(folder, err) : GN_OK;
+	char folder[PATH_MAX];
+	enum gn_status status;
 
-	free(folder);
+	gn_path_parent(path, folder);
+	status = gn_make_dirs(folder, err);
 	gn_json_init(&j);
 	if (!status)
 		status = keep_others(path, r->signature, &text, err);

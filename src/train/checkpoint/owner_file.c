@@ -122,11 +122,9 @@ static enum gn_status write_identity(int file, const char *path, const struct gn
 static int open_unnamed(const char *path)
 {
 	char folder[PATH_MAX];
-	const char *slash = strrchr(path, '/');
 
-	if (access("/proc/self/fd", F_OK) || snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".") < 1)
-		return -1;
-	return open(folder, O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
+	gn_path_parent(path, folder);
+	return access("/proc/self/fd", F_OK) ? -1 : open(folder, O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
 }
 
 /* Where it can, the file gets its name when it is complete: of a run that is killed in between nothing is left, and no file that says

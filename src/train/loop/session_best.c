@@ -73,9 +73,8 @@ static void write_best(const struct gn_session *s)
 		gn_json_uint(&j, NULL, b->worse[i]);
 	gn_json_end(&j);
 	gn_json_end(&j);
-	gn_strbuf_puts(&j.text, "\n");
 	if (!status)
-		status = gn_file_replace_text(path, &j.text, GN_REPLACE_SYNCED, &err);
+		status = gn_json_save(&j, path, &err);
 	if (status)
 		gn_log_warn(s->log, "the best evaluation is not kept over a resume: %s", err.text);
 	gn_json_release(&j);

@@ -4,6 +4,7 @@
 
 #include "data/sample/augment.h"
 #include "src/base/clock.h"
+#include "src/base/file.h"
 #include "src/base/option.h"
 #include "src/base/trust.h"
 #include "src/train/model/init.h"
@@ -23,9 +24,8 @@
 static void warn_of_classes(const struct gn_session *s, const char *path)
 {
 	char difference[300] = "", folder[PATH_MAX], *names = NULL;
-	const char *slash = strrchr(path, '/');
 
-	snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
+	gn_path_parent(path, folder);
 	if (!gn_weights_class_names(path, &names, NULL) && !names)
 		gn_checkpoint_class_names(folder, &names, NULL);
 	if (names)

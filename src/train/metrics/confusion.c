@@ -1,6 +1,5 @@
 #include "src/train/metrics/confusion.h"
 
-#include "src/base/file.h"
 #include "src/base/json.h"
 #include "src/base/text.h"
 
@@ -204,7 +203,6 @@ enum gn_status gn_confusion_write(const struct gn_confusion *c, const struct gn_
 {
 	int64_t images = 0;
 	struct gn_json j;
-	enum gn_status status;
 
 	for (size_t k = 0; k < c->classes; k++)
 		images += images_of(c)[k];
@@ -216,8 +214,5 @@ enum gn_status gn_confusion_write(const struct gn_confusion *c, const struct gn_
 	put_bins(c, &j);
 	put_counts(c, &j);
 	gn_json_end(&j);
-	gn_strbuf_puts(&j.text, "\n");
-	status = gn_file_replace_text(path, &j.text, GN_REPLACE_SYNCED, err);
-	gn_json_release(&j);
-	return status;
+	return gn_json_save(&j, path, err);
 }

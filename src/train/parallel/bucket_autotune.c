@@ -82,10 +82,7 @@ static enum gn_status save(const struct gn_bucket_autotune_options *o, const str
 	gn_json_uint(&j, "bucket_bytes", f->bucket_bytes);
 	gn_json_bool(&j, "overlap", f->overlap);
 	gn_json_end(&j);
-	gn_strbuf_puts(&j.text, "\n");
-	status = gn_file_replace_text(path, &j.text, GN_REPLACE_SYNCED, err);
-	gn_json_release(&j);
-	return status;
+	return gn_json_save(&j, path, err);
 }
 
 /* Anything but a fitting file counts as none: measuring again costs little. */
