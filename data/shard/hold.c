@@ -1,5 +1,7 @@
 #include "data/shard/hold.h"
 
+#include "src/base/clock.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -7,7 +9,6 @@
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #define TRIES 500
@@ -54,7 +55,7 @@ enum gn_status gn_hold(const char *path, int *out, struct gn_err *err)
 		close(fd);
 		if (failed && failed != EWOULDBLOCK && failed != EINTR)
 			return GN_OK;
-		nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
+		gn_clock_sleep_ns(PAUSE_NS);
 	}
 	return gn_err_set(err, GN_ERR_IO, "%s has been locked by another process for 5 s: is gannet stage removing it? Stage it again", path);
 }

@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #ifdef HAVE_LIBCURL
@@ -173,7 +172,7 @@ static enum gn_status pause_before(struct gn_http_request *r, CURLcode rc, int a
 	for (; ms > 0; ms -= 50) {
 		if (r->stop && atomic_load(r->stop))
 			return gn_err_set(err, GN_ERR_STOPPED, "%s: stopped", r->h->name);
-		nanosleep(&(struct timespec){0, 50000000}, NULL);
+		gn_clock_sleep_ns(50000000);
 	}
 	return GN_OK;
 }

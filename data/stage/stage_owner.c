@@ -1,9 +1,10 @@
 #include "data/stage/stage_owner.h"
 
+#include "src/base/clock.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/file.h>
-#include <time.h>
 #include <unistd.h>
 
 #define OTHERS_WRITE (S_IWGRP | S_IWOTH)
@@ -92,7 +93,7 @@ static int try_lock(int fd)
 	int failed;
 
 	for (int i = 0; (failed = flock(fd, LOCK_EX | LOCK_NB) ? errno : 0) == EWOULDBLOCK && i < LOOK_TRIES; i++)
-		nanosleep(&(struct timespec){.tv_nsec = LOOK_PAUSE_NS}, NULL);
+		gn_clock_sleep_ns(LOOK_PAUSE_NS);
 	return failed;
 }
 

@@ -30,3 +30,10 @@ double gn_clock_thread_cpu_s(void)
 	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
 	return (double)used.tv_sec + (double)used.tv_nsec * 1e-9;
 }
+
+void gn_clock_sleep_ns(uint64_t ns)
+{
+	const struct timespec pause = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
+
+	nanosleep(&pause, NULL);
+}

@@ -12,6 +12,8 @@ double gn_clock_s(void);
 double gn_clock_unix_s(void);
 /* Processor time of the calling thread, seconds of user and system: independent of other processes and of waiting for a disk. */
 double gn_clock_thread_cpu_s(void);
+/* Blocks the calling thread for so long, or until it has handled a signal. */
+void gn_clock_sleep_ns(uint64_t ns);
 /* Spin-wait hint, called between two reads of memory that another processor writes: avoids the memory-order misspeculation penalty
  * when the value changes, and yields execution resources to the sibling hyperthread. Takes some 10 ns. */
 static inline void gn_clock_pause(void)

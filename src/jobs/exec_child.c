@@ -17,7 +17,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 /* For output that something left behind holds open. */
@@ -302,8 +301,6 @@ static int kill_children(void)
 
 void gn_exec_child_destroy(struct gn_exec_child *c)
 {
-	const struct timespec pause = {0, 1000000};
-
 	if (!c)
 		return;
 	if (c->pid > 0)
@@ -311,7 +308,7 @@ void gn_exec_child_destroy(struct gn_exec_child *c)
 	gn_exec_guard_end(&c->guard);
 	/* a process that the kernel does not let go of is not waited for */
 	for (int i = 0; i < 1000 && kill_children(); i++)
-		nanosleep(&pause, NULL);
+		gn_clock_sleep_ns(1000000);
 	gn_exec_output_destroy(c->out);
 	gn_exec_output_destroy(c->error);
 	free(c);

@@ -15,7 +15,6 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 /* As many as gannet launch starts. */
@@ -100,7 +99,6 @@ static int choose_children(struct watch *w)
 
 static void kill_all(struct watch *w)
 {
-	const struct timespec pause = {0, 2000000};
 	uint64_t until = gn_clock_ns() + KILL_NS;
 	int left = 1;
 
@@ -111,7 +109,7 @@ static void kill_all(struct watch *w)
 		left = 0;
 		for (size_t i = 0; i < w->count; i++)
 			left += w->list[i].chosen && !kill(w->list[i].pid, SIGKILL);
-		nanosleep(&pause, NULL);
+		gn_clock_sleep_ns(2000000);
 	}
 }
 

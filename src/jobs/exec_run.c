@@ -8,7 +8,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #define TURN_MS 100
 /* What another rank said before may be on its way to rank 0. */
@@ -127,12 +126,11 @@ static void await_child(struct run *r)
 /* Rank 0, whose program has failed: was another's the first? Once the others are told, they end, which would look like it. */
 static void look_for_earlier(struct run *r)
 {
-	const struct timespec pause = {0, 2000000};
 	uint64_t until = gn_clock_ns() + VERDICT_NS;
 	struct gn_err verdict;
 
 	while (!gn_world_check(r->world, &verdict) && gn_clock_ns() < until)
-		nanosleep(&pause, NULL);
+		gn_clock_sleep_ns(2000000);
 	if (gn_world_check(r->world, &verdict))
 		note_verdict(r, &verdict);
 }

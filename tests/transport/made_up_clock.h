@@ -28,6 +28,13 @@ double gn_clock_thread_cpu_s(void)
 	return gn_clock_s();
 }
 
+void gn_clock_sleep_ns(uint64_t ns)
+{
+	const struct timespec pause = {0, (long)ns};
+
+	nanosleep(&pause, NULL);
+}
+
 /* Puts it forward by ms. */
 static inline void pass_ms(uint64_t ms)
 {

@@ -99,13 +99,13 @@ static void await_loss(struct gn_world *w, struct gn_regroup *g, int ends)
 	int decided = 0;
 
 	while (gn_world_check(w, NULL) == GN_OK)
-		gn_regroup_pause();
+		gn_clock_sleep_ns(GN_REGROUP_PAUSE_NS);
 	while (ends && !decided) {
 		pthread_mutex_lock(&g->lock);
 		g->ready = 1;
 		decided = g->acceptor.current.epoch == 2;
 		pthread_mutex_unlock(&g->lock);
-		gn_regroup_pause();
+		gn_clock_sleep_ns(GN_REGROUP_PAUSE_NS);
 	}
 	if (decided)
 		_exit(2);
@@ -236,7 +236,7 @@ static void ask_in_vain(struct gn_regroup *g, uint64_t for_ns, uint64_t step_ms,
 		gn_regroup_ask(g, g->self.id, &q, a);
 		*candidates = gn_regroup_candidates(g);
 		pass_ms(step_ms);
-		gn_regroup_pause();
+		gn_clock_sleep_ns(GN_REGROUP_PAUSE_NS);
 	}
 	free(a);
 }
@@ -273,7 +273,7 @@ static void *pass_the_wait(void *argument)
 	int waits = 0;
 
 	while (!waits) {
-		gn_regroup_pause();
+		gn_clock_sleep_ns(GN_REGROUP_PAUSE_NS);
 		pthread_mutex_lock(&g->lock);
 		waits = g->stop_ns != 0;
 		pthread_mutex_unlock(&g->lock);
@@ -294,7 +294,7 @@ static int stop_two(const struct place *p, struct gn_world *w, struct gn_regroup
 		return 3;
 	await_loss(w, g, 0);
 	while (p->rank == 2 && gn_world_losses(w) < 2)
-		gn_regroup_pause();
+		gn_clock_sleep_ns(GN_REGROUP_PAUSE_NS);
 	if (p->rank == 2) {
 		gn_world_destroy(w);
 		return 2;
@@ -374,7 +374,7 @@ static int lose_of_group(const struct place *p, struct gn_world *w, struct gn_re
 	if (!p->rank || !is_right)
 		return is_right && gn_regroup_await(g, &o, &stop, LIMIT_MS, &w, &err) == end && !w && !gn_regroup_is_surplus(g) ? 0 : 1;
 	while (!count_candidates(g))
-		gn_regroup_pause();
+		gn_clock_sleep_ns(GN_REGROUP_PAUSE_NS);
 	gn_strbuf_init(&lost);
 	gn_regroup_losses(g, &lost);
 	is_right = gn_world_size(w) == 2 && gn_world_rank(w) == p->rank - 2 && !strncmp(gn_strbuf_text(&lost), "rank 1 on ", 10) &&

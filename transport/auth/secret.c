@@ -12,7 +12,6 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #define FILE_MAX_BYTES 4096
@@ -101,13 +100,12 @@ static enum gn_status write_new(const char *path, struct gn_err *err)
 
 static int wait_until_visible(const char *path)
 {
-	const struct timespec pause = {0, 50000000};
 	uint64_t until = gn_clock_ns() + VISIBLE_NS;
 
 	while (access(path, F_OK)) {
 		if (errno != ENOENT || gn_clock_ns() > until)
 			return 0;
-		nanosleep(&pause, NULL);
+		gn_clock_sleep_ns(50000000);
 	}
 	return 1;
 }

@@ -7,7 +7,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 #define JOINING "connecting the ranks to each other"
@@ -184,7 +183,6 @@ static enum gn_status try_parent(struct gn_boot_tree *t, const struct gn_contact
 static enum gn_status reach_parent(struct gn_boot_tree *t, const struct gn_contact_info *parent, uint64_t until_ns,
 				   struct gn_err *err)
 {
-	const struct timespec pause = {0, 20000000};
 	uint64_t started = gn_clock_ns();
 	struct gn_secret secret;
 	struct gn_err why = {.text = "it has published no address"};
@@ -199,7 +197,7 @@ static enum gn_status reach_parent(struct gn_boot_tree *t, const struct gn_conta
 			status = gn_err_set(err, GN_ERR_FAILED, "rank %d cannot reach rank %d at any of its %u addresses: %s; does "
 					    "a firewall block TCP connections between nodes?", t->base->rank,
 					    gn_boot_tree_parent(t->base->rank), parent->addresses.count, why.text);
-		nanosleep(&pause, NULL);
+		gn_clock_sleep_ns(20000000);
 	}
 	gn_secret_wipe(&secret);
 	return status;

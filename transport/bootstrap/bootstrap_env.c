@@ -18,7 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 /* Bytes of a message between rank 0 and another rank. */
@@ -233,7 +232,6 @@ static enum gn_status try_connect(struct env_bootstrap *e, struct gn_err *why)
 static enum gn_status connect_to_root(struct env_bootstrap *e, struct gn_err *err)
 {
 	const struct gn_launcher *d = &e->launcher;
-	const struct timespec pause = {0, 50000000}, refused_pause = {1, 0};
 	struct gn_err why, refused = {.text = ""};
 	enum gn_status status;
 	int is_told = 0;
@@ -252,7 +250,7 @@ static enum gn_status connect_to_root(struct env_bootstrap *e, struct gn_err *er
 				    "because it may not be rank 0", d->rank, d->address, d->port, why.text);
 		if (status == GN_ERR_USAGE)
 			refused = why;
-		nanosleep(status == GN_ERR_USAGE ? &refused_pause : &pause, NULL);
+		gn_clock_sleep_ns(status == GN_ERR_USAGE ? 1000000000 : 50000000);
 	}
 	if (!status)
 		return GN_OK;

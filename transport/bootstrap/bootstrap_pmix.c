@@ -17,7 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 /* One get: the timeout given to PMIx, the time after which it is abandoned, and the pause before the next attempt. */
@@ -26,7 +25,7 @@
 #define RETRY_NS 5000000
 /* Between the end of this rank and that of its step: what the other ranks still write. Longer when rank 0, which would see them end, is lost. */
 #define LAST_WORDS_NS 300000000
-#define LAST_WORDS_S 2
+#define MORE_WORDS_NS 2000000000
 /* For the server to end the step. */
 #define END_MS 5000
 
@@ -127,7 +126,6 @@ static int may_come_later(pmix_status_t result)
 static enum gn_status get(const struct pmix_bootstrap *b, int rank, const char *key, uint64_t until_ns, void **out,
 			  size_t *len_bytes, struct gn_err *err)
 {
-	const struct timespec pause = {0, RETRY_NS};
 	struct gn_pmix_call *p;
 	enum gn_status status;
 	int again;
@@ -141,7 +139,7 @@ static enum gn_status get(const struct pmix_bootstrap *b, int rank, const char *
 			status = unpack(p, out, len_bytes, err);
 		gn_pmix_call_unref(p);
 		if (again)
-			nanosleep(&pause, NULL);
+			gn_clock_sleep_ns(RETRY_NS);
 	} while (again);
 	return status;
 }
@@ -251,13 +249,12 @@ static pmix_status_t end_step(struct gn_pmix_call *call)
 
 void gn_bootstrap_pmix_end_job(int code)
 {
-	const struct timespec pause = {end.rank == 1 ? 0 : LAST_WORDS_S, end.rank == 1 ? LAST_WORDS_NS : 0};
 	struct gn_pmix_call *call = end.rank ? gn_pmix_call_create(NULL) : NULL;
 	struct gn_bootstrap waits = {.rank = 0};
 
 	if (!call)
 		return;
-	nanosleep(&pause, NULL);
+	gn_clock_sleep_ns(end.rank == 1 ? LAST_WORDS_NS : MORE_WORDS_NS);
 	call->len_bytes = (size_t)code;
 	gn_bootstrap_set_timeout(&waits, END_MS);
 	gn_pmix_call_run(&waits, call, end_step, "PMIx_Abort", NULL);

@@ -98,7 +98,7 @@ static void prepare(struct attempt *t, uint32_t member, const struct gn_regroup_
 			break;
 		if (reply != GN_REGROUP_ANSWERED && is_given_up(t, member, reply, asked, a))
 			return;
-		gn_regroup_pause();
+		gn_clock_sleep_ns(GN_REGROUP_PAUSE_NS);
 	}
 	note_promise(t, member, a);
 }

@@ -61,7 +61,7 @@ static void await_decision(struct gn_regroup *g, uint64_t wait_ns)
 	uint64_t until = gn_clock_ns() + wait_ns;
 
 	while (gn_clock_ns() < until && !gn_regroup_is_decided(g) && !gn_regroup_is_stopped(g))
-		gn_regroup_pause();
+		gn_clock_sleep_ns(GN_REGROUP_PAUSE_NS);
 }
 
 static void await_turn(struct gn_regroup *g, const struct gn_world *w)
@@ -132,7 +132,7 @@ enum gn_status gn_regroup_confirm(struct gn_regroup *g, const struct gn_world *w
 		/* those that are slow to answer may be there for all that */
 		is_known |= !gn_membership_is_majority(&g->world, g->world.count - dead) || gn_world_check(w, NULL) || gn_clock_ns() >= until;
 		if (!is_known)
-			gn_regroup_pause();
+			gn_clock_sleep_ns(GN_REGROUP_PAUSE_NS);
 	}
 	free(q);
 	free(a);

@@ -8,7 +8,6 @@
 #include "transport/bootstrap/regroup.h"
 
 #include <pthread.h>
-#include <time.h>
 
 #define GN_REGROUP_PAUSE_NS 5000000
 /* For each message, and for a connection. */
@@ -143,12 +142,5 @@ void gn_regroup_choose(const struct gn_regroup *g, const struct gn_roster *ends,
 void gn_regroup_forget_candidate(struct gn_regroup *g, uint64_t id, int is_missed);
 /* Under the lock: whether so many ranks have a place for it, which asked not long ago. */
 int gn_regroup_has_place(const struct gn_regroup *g, const struct gn_regroup_candidate *c, uint32_t ranks);
-
-static inline void gn_regroup_pause(void)
-{
-	const struct timespec t = {0, GN_REGROUP_PAUSE_NS};
-
-	nanosleep(&t, NULL);
-}
 
 #endif

@@ -221,7 +221,7 @@ static int is_over(struct gn_regroup *g, uint64_t until_ns, const volatile sig_a
 		pthread_mutex_unlock(&g->lock);
 		if (*taken || ended || *stop)
 			return 1;
-		gn_regroup_pause();
+		gn_clock_sleep_ns(GN_REGROUP_PAUSE_NS);
 	} while (gn_clock_ns() < until_ns);
 	return 0;
 }

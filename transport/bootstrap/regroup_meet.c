@@ -49,7 +49,6 @@ static void *check_members(void *check)
 {
 	struct member_check *c = check;
 	struct gn_regroup *g = c->g;
-	const struct timespec pause = {0, LOOK_NS};
 	const uint32_t own = (uint32_t)gn_roster_rank(c->roster, g->self.id), end = own ? 1 : c->roster->count;
 	struct gn_regroup_request *q = calloc(1, sizeof *q);
 	struct gn_regroup_answer *a = calloc(1, sizeof *a);
@@ -61,7 +60,7 @@ static void *check_members(void *check)
 		for (uint32_t m = own ? 0 : 1; m < end && !over; m++)
 			over = note_member(c, m, gn_regroup_ask(g, c->roster->ids[m], q, a), a);
 		if (!over)
-			nanosleep(&pause, NULL);
+			gn_clock_sleep_ns(LOOK_NS);
 	}
 	free(q);
 	free(a);
@@ -154,7 +153,7 @@ static enum gn_status ask_port(struct gn_regroup *g, uint64_t id, int *port, str
 		else if (reply == GN_REGROUP_DEAD || a->result == GN_MEMBERSHIP_NEWER || gn_clock_ns() > until)
 			status = gn_err_set(err, GN_ERR_PEER_LOST, "the new world's rank 0 does not answer");
 		else
-			gn_regroup_pause();
+			gn_clock_sleep_ns(GN_REGROUP_PAUSE_NS);
 	}
 	free(q);
 	free(a);

@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 /* After a failed exchange: the time for the heartbeat to report the lost rank. */
@@ -79,7 +78,6 @@ static enum gn_status number_nodes(struct gn_world *w, struct gn_err *err)
 
 enum gn_status gn_world_find_reason(const struct gn_world *w, uint64_t started_ns, enum gn_status failure, struct gn_err *err)
 {
-	const struct timespec pause = {0, 5000000};
 	uint64_t until = gn_clock_ns() + REASON_NS;
 	enum gn_status status = GN_OK;
 	struct gn_err lost;
@@ -89,7 +87,7 @@ enum gn_status gn_world_find_reason(const struct gn_world *w, uint64_t started_n
 	while (w->heartbeat && !status && gn_clock_ns() < until) {
 		status = gn_heartbeat_check_wait(w->heartbeat, started_ns, &lost);
 		if (!status)
-			nanosleep(&pause, NULL);
+			gn_clock_sleep_ns(5000000);
 	}
 	if (!status)
 		return failure;

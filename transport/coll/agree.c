@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* Characters of a digest in a message. */
 #define SHOWN 16
@@ -46,7 +45,6 @@ enum gn_status gn_agree_explain(struct gn_comm *comm, uint64_t limit_ns, int lib
 {
 	struct gn_world *world = gn_comm_world(comm);
 	uint64_t started = gn_clock_ns();
-	struct timespec pause = {0, 5000000};
 	struct gn_err reason;
 	enum gn_status status = GN_OK;
 
@@ -54,7 +52,7 @@ enum gn_status gn_agree_explain(struct gn_comm *comm, uint64_t limit_ns, int lib
 		gn_recorder_waiting(gn_world_recorder(world), library);
 		status = gn_comm_check(comm, started, &reason);
 		if (!status)
-			nanosleep(&pause, NULL);
+			gn_clock_sleep_ns(5000000);
 	}
 	if (status)
 		*why = reason;

@@ -6,7 +6,6 @@
 #include "transport/topology/oversubscription.h"
 
 #include <sched.h>
-#include <time.h>
 
 /* How long to wait for the heartbeat's report of a mismatch; it asks the ranks after a second. */
 #define MISMATCH_NS 4000000000u
@@ -202,11 +201,10 @@ int gn_coll_done(const struct gn_coll *c)
  * again and again, so block after some yields. */
 static void yield_or_block(struct gn_comm *c, unsigned count, int on_device)
 {
-	struct timespec pause = {0, DEVICE_PAUSE_NS};
 	struct gn_idle_wait wait;
 
 	if (on_device && count > DEVICE_POLLS)
-		nanosleep(&pause, NULL);
+		gn_clock_sleep_ns(DEVICE_PAUSE_NS);
 	else if (c->oversubscribed && count > GN_YIELDS && gn_idle_wait_begin(c, &wait))
 		gn_idle_wait_sleep(&wait, IDLE_WAIT_NS, -1);
 	else

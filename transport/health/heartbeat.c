@@ -294,7 +294,6 @@ enum gn_status gn_heartbeat_join(const struct gn_heartbeat_options *options, con
 				 struct gn_heartbeat **out, struct gn_err *err)
 {
 	uint64_t began = gn_clock_ns(), deadline = began + join_limit_ns(options);
-	struct timespec pause = {0, 100000000};
 	struct gn_heartbeat *h = NULL;
 	struct gn_err why = {0};
 	int answer, refused = 0;
@@ -310,7 +309,7 @@ enum gn_status gn_heartbeat_join(const struct gn_heartbeat_options *options, con
 		refused = answer < 0 ? refused + 1 : 0;
 		if (refused == REFUSED_ROUNDS)
 			break;
-		nanosleep(&pause, NULL);
+		gn_clock_sleep_ns(100000000);
 		status = options->check_cancelled ? options->check_cancelled(options->context, err) : GN_OK;
 	}
 	if (h->coordinator.fd < 0) {

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <time.h>
 #include <unistd.h>
 
 #define EVENTS_MAX 64
@@ -264,7 +263,6 @@ static void receive_from_members(struct gn_heartbeat *h)
 /* Its cost depends on the number of members that have sent something, not on the number of members. */
 void gn_heartbeat_coordinator_progress(struct gn_heartbeat *h, int timeout_ms)
 {
-	const struct timespec batch = {0, BATCH_NS};
 	struct pollfd p[1 + GN_AUTH_LISTENER_POLL_MAX] = {{.fd = h->epoll_fd, .events = POLLIN}};
 	int n = gn_auth_listener_poll(h->listener, p + 1), ready = poll(p, (nfds_t)n + 1, timeout_ms);
 
@@ -273,5 +271,5 @@ void gn_heartbeat_coordinator_progress(struct gn_heartbeat *h, int timeout_ms)
 	if (n > 1 || ready > (p[0].revents != 0))
 		accept_members(h);
 	else if (ready > 0 && h->options.size >= BATCH_SIZE_MIN)
-		nanosleep(&batch, NULL);
+		gn_clock_sleep_ns(BATCH_NS);
 }

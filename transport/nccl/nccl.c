@@ -2,7 +2,6 @@
 #include "transport/nccl/nccl_internal.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 #define FINALIZE_NS 5000000000u
 #define PAUSE_NS 20000
@@ -86,7 +85,6 @@ enum gn_status gn_nccl_wait(const struct gn_nccl_backend *c, ncclResult_t rc, co
 			    struct gn_err *err)
 {
 	uint64_t until = gn_clock_ns() + limit_ns;
-	struct timespec pause = {0, PAUSE_NS};
 	enum gn_status status = GN_OK;
 	int busy = rc == ncclInProgress;
 
@@ -102,7 +100,7 @@ enum gn_status gn_nccl_wait(const struct gn_nccl_backend *c, ncclResult_t rc, co
 					    gn_world_rank(c->world), gn_world_host_of(c->world, gn_world_rank(c->world)), call,
 					    (double)limit_ns * 1e-9);
 		if (!status && busy)
-			nanosleep(&pause, NULL);
+			gn_clock_sleep_ns(PAUSE_NS);
 	}
 	return status;
 }

@@ -13,7 +13,6 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 /* The longest kernel timer tick. */
@@ -129,8 +128,7 @@ static void wait_for_fresh_counters(const char *base, const char *port, uint64_t
 	uint64_t until_ns = began_ns + (lifespan_ms + TICK_MS) * 1000000, now = gn_clock_ns();
 
 	if (lifespan_ms && now < until_ns)
-		nanosleep(&(struct timespec){.tv_sec = (time_t)((until_ns - now) / 1000000000),
-					     .tv_nsec = (long)((until_ns - now) % 1000000000)}, NULL);
+		gn_clock_sleep_ns(until_ns - now);
 }
 
 static void read_port(struct gn_net_device *d, const char *root, const char *port, uint64_t began_ns)

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* --- context and worker --- */
 
@@ -305,11 +304,10 @@ static enum gn_status check_lanes(const struct gn_ucx_endpoint *e, int rank, str
  * error. */
 static enum gn_status check_peer_lost(struct gn_world *w, int rank, struct gn_err *err)
 {
-	const struct timespec pause = {0, 10000000};
 	enum gn_status status = gn_world_check_ranks(w, &rank, 1, 0, err);
 
 	for (int i = 0; !status && i < 100; i++) {
-		nanosleep(&pause, NULL);
+		gn_clock_sleep_ns(10000000);
 		status = gn_world_check_ranks(w, &rank, 1, 0, err);
 	}
 	return status;

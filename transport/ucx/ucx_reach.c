@@ -5,7 +5,6 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 /* The longest wait for the next probe; the first one may take FIRST_LIMITS times as long, because ranks start at different
  * times. */
@@ -148,14 +147,13 @@ static enum gn_status wait_for_probes(struct gn_ucx *f, int from, unsigned *rece
 {
 	int silent_ms = gn_world_silent_after_ms(f->world);
 	uint64_t limit_ns = (uint64_t)(silent_ms < PROBE_LIMIT_MS ? silent_ms : PROBE_LIMIT_MS) * 1000000, last_ns = gn_clock_ns();
-	const struct timespec pause = {0, 200000};
 	enum gn_status status = GN_OK;
 
 	while (!status && *received != (1u << f->rail_count) - 1 && gn_clock_ns() - last_ns < limit_ns * (*received ? 1 : FIRST_LIMITS)) {
 		if (receive_probes(f, from, received))
 			last_ns = gn_clock_ns();
 		else
-			nanosleep(&pause, NULL);
+			gn_clock_sleep_ns(200000);
 		status = gn_world_check(f->world, err);
 	}
 	return status;

@@ -1,6 +1,7 @@
 /* The folder of a run's checkpoints: names, the commit by rename, links, and what is removed. */
 #include "src/train/checkpoint/checkpoint_internal.h"
 
+#include "src/base/clock.h"
 #include "src/base/file.h"
 #include "src/train/checkpoint/owner.h"
 
@@ -10,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 /* A tenth of a second each. */
@@ -284,7 +284,6 @@ enum gn_status gn_checkpoint_check_shared(struct gn_comm *comm, const struct gn_
 {
 	const struct gn_world *w = gn_comm_world(comm);
 	int root = gn_comm_rank(comm) == 0, tries = gn_checkpoint_writes_slots(comm) ? SHARED_TRIES : 0;
-	const struct timespec pause = {0, 100000000};
 	char path[PATH_MAX];
 	enum gn_status status;
 
@@ -296,7 +295,7 @@ enum gn_status gn_checkpoint_check_shared(struct gn_comm *comm, const struct gn_
 		status = gn_file_replace(path, "", 0, err);
 	status = gn_agree_status(comm, status, err);
 	while (!status && tries && access(path, F_OK) && --tries)
-		nanosleep(&pause, NULL);
+		gn_clock_sleep_ns(100000000);
 	if (!status && gn_checkpoint_writes_slots(comm) && !tries)
 		status = gn_err_set(err, GN_ERR_IO, "--checkpoint %s is not the folder that rank 0 on %s has there: checkpoints need "
 				    "a file system that all nodes share", target->directory, gn_world_host_of(w, gn_comm_world_rank(comm, 0)));

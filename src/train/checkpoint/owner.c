@@ -108,10 +108,8 @@ static enum gn_status in_use(const struct gn_owner *o, const struct gn_owner_fil
 /* Sleeps for a second, or until *stop is set. */
 static void sleep_one_beat(const volatile sig_atomic_t *stop)
 {
-	const struct timespec tenth = {0, 100000000};
-
 	for (int i = 0; i < 10 && !(stop && *stop); i++)
-		nanosleep(&tenth, NULL);
+		gn_clock_sleep_ns(100000000);
 }
 
 /* Waits until the folder has no owner file of a run that is or may be alive; those before an heir count as dead. */

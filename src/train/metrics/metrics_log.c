@@ -1,6 +1,7 @@
 #include "src/train/metrics/metrics_log.h"
 
 #include "src/base/alloc.h"
+#include "src/base/clock.h"
 #include "src/base/file.h"
 #include "src/base/trust.h"
 
@@ -72,7 +73,6 @@ static int open_log(const char *path, struct gn_err *err)
 /* Lines of two runs in one file would be read as one run's. A file system without locks has none; standard output is anybody's. */
 static enum gn_status lock_log(const struct gn_metrics_log *log, int tries, struct gn_err *err)
 {
-	const struct timespec pause = {0, 100000000};
 	struct stat info;
 
 	if (!strcmp(log->path, "-") || fstat(log->fd, &info) || !S_ISREG(info.st_mode))
@@ -80,7 +80,7 @@ static enum gn_status lock_log(const struct gn_metrics_log *log, int tries, stru
 	for (int i = 0; i < tries; i++) {
 		if (!flock(log->fd, LOCK_EX | LOCK_NB) || errno != EWOULDBLOCK)
 			return GN_OK;
-		nanosleep(&pause, NULL);
+		gn_clock_sleep_ns(100000000);
 	}
 	return gn_err_set(err, GN_ERR_USAGE, "another run is writing the log %s: name another file, or end that run", log->path);
 }
