@@ -173,39 +173,53 @@ static enum gn_status read_cost(const json_t *root, struct gn_cost *out, struct 
 	return status;
 }
 
-/* Parses one line of the file; the caller releases *out. */
-static enum gn_status parse_line(const char *path, int line, const char *text, size_t len, json_t **out,
-				 struct gn_err *err)
+/* The lines of a file, and the one that was read last. */
+struct lines {
+	const char *path, *at, *begin, *signature;
+	char *text;
+	size_t len;
+	int number;
+	json_t *root;
+};
+
+/* Reads the next line that is not empty. Returns 0 behind the last one, and on failure. */
+static int next_line(struct lines *l, enum gn_status *status, struct gn_err *err)
 {
 	json_error_t why;
-	json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &why);
 
-	if (!root)
-		return gn_err_set(err, GN_ERR_DATA, "%s:%d: %s; remove the line, or run gannet tune with another --out", path, line,
-				  why.text);
-	if (!json_is_string(json_object_get(root, "signature"))) {
-		json_decref(root);
-		return gn_err_set(err, GN_ERR_DATA, "%s:%d: no signature: was it written by gannet tune?", path, line);
-	}
-	*out = root;
-	return GN_OK;
+	json_decref(l->root);
+	l->root = NULL;
+	for (; *l->at == '\n' || *l->at == '\r'; l->at++)
+		l->number += *l->at == '\n';
+	if (*status || !*l->at)
+		return 0;
+	l->begin = l->at;
+	l->len = strcspn(l->at, "\n");
+	l->at += l->len;
+	l->root = json_loadb(l->begin, l->len, JSON_REJECT_DUPLICATES, &why);
+	l->signature = json_string_value(json_object_get(l->root, "signature"));
+	if (!l->root)
+		*status = gn_err_set(err, GN_ERR_DATA, "%s:%d: %s; remove the line, or run gannet tune with another --out", l->path,
+				     l->number, why.text);
+	else if (!l->signature)
+		*status = gn_err_set(err, GN_ERR_DATA, "%s:%d: no signature: was it written by gannet tune?", l->path, l->number);
+	return !*status;
 }
 
-/* Returns the next line that is not empty, and sets *at to its end; NULL: no more. */
-static const char *next_line(const char **at, int *line, size_t *len)
+static enum gn_status open_lines(const char *path, struct lines *l, size_t *len, struct gn_err *err)
 {
-	const char *begin;
+	enum gn_status status;
 
-	while (**at == '\n' || **at == '\r') {
-		*line += **at == '\n';
-		++*at;
-	}
-	if (!**at)
-		return NULL;
-	begin = *at;
-	*len = strcspn(begin, "\n");
-	*at += *len;
-	return begin;
+	*l = (struct lines){.path = path, .number = 1};
+	status = gn_file_load(path, FILE_BYTES_MAX, &l->text, len, err);
+	l->at = l->text;
+	return status;
+}
+
+static void close_lines(struct lines *l)
+{
+	json_decref(l->root);
+	free(l->text);
 }
 
 /* The N of "N nodes of ...", and the rest after it. 0: the signature does not begin so. */
@@ -226,13 +240,13 @@ struct nearest {
 	int nodes, line;
 };
 
-static void keep_nearest(struct nearest *best, json_t *root, int line, const char *signature)
+static void keep_nearest(struct nearest *best, const struct lines *l, const char *signature)
 {
-	const char *theirs = json_string_value(json_object_get(root, "signature")), *rest, *mine;
-	int wanted = nodes_of(signature, &mine), nodes = nodes_of(theirs, &rest);
+	const char *rest, *mine;
+	int wanted = nodes_of(signature, &mine), nodes = nodes_of(l->signature, &rest);
 	double distance = 1;
 
-	if (strcmp(theirs, signature) != 0) {
+	if (strcmp(l->signature, signature) != 0) {
 		if (!nodes || !wanted || strcmp(rest, mine) != 0)
 			return;
 		distance = nodes > wanted ? (double)nodes / wanted : (double)wanted / nodes;
@@ -240,31 +254,23 @@ static void keep_nearest(struct nearest *best, json_t *root, int line, const cha
 	if (distance > best->distance || (best->root && distance >= best->distance && nodes <= best->nodes))
 		return;
 	json_decref(best->root);
-	*best = (struct nearest){json_incref(root), distance, nodes, line};
+	*best = (struct nearest){json_incref(l->root), distance, nodes, l->number};
 }
 
 enum gn_status gn_tuning_table_read(const char *path, const char *signature, int *found, struct gn_cost *out, struct gn_err *err)
 {
-	char *text = NULL;
-	const char *at, *begin;
-	size_t len, total;
-	int line = 1;
+	struct lines l;
+	size_t len;
 	struct nearest best = {.distance = INFINITY};
-	enum gn_status status = gn_file_load(path, FILE_BYTES_MAX, &text, &total, err);
+	enum gn_status status = open_lines(path, &l, &len, err);
 
 	if (status)
 		return status;
-	if (strlen(text) != total)
+	if (strlen(l.text) != len)
 		status = gn_err_set(err, GN_ERR_DATA, "%s:1: contains a zero byte: was it written by gannet tune?", path);
-	for (at = text; !status && (begin = next_line(&at, &line, &len));) {
-		json_t *root = NULL;
-
-		status = parse_line(path, line, begin, len, &root, err);
-		if (!status)
-			keep_nearest(&best, root, line, signature);
-		json_decref(root);
-	}
-	free(text);
+	while (next_line(&l, &status, err))
+		keep_nearest(&best, &l, signature);
+	close_lines(&l);
 	if (!status && best.root) {
 		status = read_cost(best.root, out, err);
 		if (status)
@@ -280,26 +286,22 @@ enum gn_status gn_tuning_table_read(const char *path, const char *signature, int
 
 enum gn_status gn_tuning_table_find(const char *path, const char *part, struct gn_cost *out, struct gn_err *err)
 {
-	char *text = NULL;
-	const char *at, *begin;
+	struct lines l;
 	struct gn_cost cost;
-	size_t len;
-	int line = 1, found = 0;
-	enum gn_status status = gn_file_load(path, FILE_BYTES_MAX, &text, NULL, err);
+	int found = 0;
+	enum gn_status status = open_lines(path, &l, NULL, err);
 
-	for (at = text; !status && (begin = next_line(&at, &line, &len));) {
-		json_t *root = NULL;
-
-		status = parse_line(path, line, begin, len, &root, err);
-		if (!status && strstr(json_string_value(json_object_get(root, "signature")), part)) {
-			found++;
-			status = read_cost(root, &cost, err);
-			if (status)
-				gn_err_prefix(err, "%s:%d", path, line);
-		}
-		json_decref(root);
+	if (status)
+		return status;
+	while (next_line(&l, &status, err)) {
+		if (!strstr(l.signature, part))
+			continue;
+		found++;
+		status = read_cost(l.root, &cost, err);
+		if (status)
+			gn_err_prefix(err, "%s:%d", path, l.number);
 	}
-	free(text);
+	close_lines(&l);
 	if (!status && !found)
 		return gn_err_set(err, GN_ERR_NOT_FOUND, "%s has no entry with '%s' in its signature", path, part);
 	if (!status && found > 1)
@@ -313,12 +315,9 @@ enum gn_status gn_tuning_table_find(const char *path, const char *part, struct g
 /* Appends the lines with other signatures. */
 static enum gn_status keep_others(const char *path, const char *signature, struct gn_strbuf *out, struct gn_err *err)
 {
-	char *text = NULL;
-	const char *at, *begin;
-	size_t len;
-	int line = 1;
+	struct lines l;
 	struct gn_err why;
-	enum gn_status status = gn_file_load(path, FILE_BYTES_MAX, &text, NULL, &why);
+	enum gn_status status = open_lines(path, &l, NULL, &why);
 
 	if (status == GN_ERR_NOT_FOUND)
 		return GN_OK;
@@ -327,17 +326,12 @@ static enum gn_status keep_others(const char *path, const char *signature, struc
 			*err = why;
 		return status;
 	}
-	for (at = text; !status && (begin = next_line(&at, &line, &len));) {
-		json_t *root = NULL;
-
-		status = parse_line(path, line, begin, len, &root, err);
-		if (!status && strcmp(json_string_value(json_object_get(root, "signature")), signature) != 0) {
-			gn_strbuf_append(out, begin, len);
+	while (next_line(&l, &status, err))
+		if (strcmp(l.signature, signature) != 0) {
+			gn_strbuf_append(out, l.begin, l.len);
 			gn_strbuf_puts(out, "\n");
 		}
-		json_decref(root);
-	}
-	free(text);
+	close_lines(&l);
 	return status;
 }
 
