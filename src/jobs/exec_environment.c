@@ -5,6 +5,36 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define AT(field) offsetof(struct gn_exec_place, field)
+
+/* Numbers of the place, by the frameworks that read them. */
+static const struct {
+	unsigned frameworks;
+	const char *name;
+	size_t offset;
+} numbers[] = {
+	{~(unsigned)GN_EXEC_TF, "RANK", AT(rank)},
+	{~(unsigned)GN_EXEC_TF, "WORLD_SIZE", AT(size)},
+	{~(unsigned)GN_EXEC_TF, "LOCAL_RANK", AT(local_rank)},
+	{~(unsigned)GN_EXEC_TF, "LOCAL_WORLD_SIZE", AT(local_size)},
+	{~(unsigned)GN_EXEC_TF, "GROUP_RANK", AT(node)},
+	{~(unsigned)GN_EXEC_TF, "GROUP_WORLD_SIZE", AT(nodes)},
+	{GN_EXEC_MPI, "OMPI_COMM_WORLD_RANK", AT(rank)},
+	{GN_EXEC_MPI, "OMPI_COMM_WORLD_SIZE", AT(size)},
+	{GN_EXEC_MPI, "OMPI_COMM_WORLD_LOCAL_RANK", AT(local_rank)},
+	{GN_EXEC_MPI, "OMPI_COMM_WORLD_LOCAL_SIZE", AT(local_size)},
+	{GN_EXEC_MPI, "OMPI_COMM_WORLD_NODE_RANK", AT(local_rank)},
+	{GN_EXEC_DEEPSPEED, "LOCAL_SIZE", AT(local_size)},
+	{GN_EXEC_DEEPSPEED, "CROSS_RANK", AT(node)},
+	{GN_EXEC_DEEPSPEED, "CROSS_SIZE", AT(nodes)},
+	{GN_EXEC_HOROVOD, "HOROVOD_RANK", AT(rank)},
+	{GN_EXEC_HOROVOD, "HOROVOD_SIZE", AT(size)},
+	{GN_EXEC_HOROVOD, "HOROVOD_LOCAL_RANK", AT(local_rank)},
+	{GN_EXEC_HOROVOD, "HOROVOD_LOCAL_SIZE", AT(local_size)},
+	{GN_EXEC_HOROVOD, "HOROVOD_CROSS_RANK", AT(node)},
+	{GN_EXEC_HOROVOD, "HOROVOD_CROSS_SIZE", AT(nodes)},
+};
+
 struct builder {
 	const struct gn_exec_place *p;
 	gn_launcher_lookup lookup;
@@ -43,18 +73,6 @@ static void set(struct builder *b, const char *name, const char *format, ...)
 	b->out->count++;
 }
 
-static void set_torch(struct builder *b)
-{
-	const struct gn_exec_place *p = b->p;
-
-	set(b, "RANK", "%d", p->rank);
-	set(b, "WORLD_SIZE", "%d", p->size);
-	set(b, "LOCAL_RANK", "%d", p->local_rank);
-	set(b, "LOCAL_WORLD_SIZE", "%d", p->local_size);
-	set(b, "GROUP_RANK", "%d", p->node);
-	set(b, "GROUP_WORLD_SIZE", "%d", p->nodes);
-}
-
 /* Of every framework, and of what a launcher on each node needs. */
 static void set_common(struct builder *b)
 {
@@ -87,37 +105,11 @@ static void set_torchrun(struct builder *b)
 		set(b, "PET_NPROC_PER_NODE", "%d", p->local_size);
 }
 
-static void set_mpi(struct builder *b)
-{
-	const struct gn_exec_place *p = b->p;
-
-	set(b, "OMPI_COMM_WORLD_RANK", "%d", p->rank);
-	set(b, "OMPI_COMM_WORLD_SIZE", "%d", p->size);
-	set(b, "OMPI_COMM_WORLD_LOCAL_RANK", "%d", p->local_rank);
-	set(b, "OMPI_COMM_WORLD_LOCAL_SIZE", "%d", p->local_size);
-	set(b, "OMPI_COMM_WORLD_NODE_RANK", "%d", p->local_rank);
-}
-
-static void set_deepspeed(struct builder *b)
-{
-	const struct gn_exec_place *p = b->p;
-
-	set(b, "LOCAL_SIZE", "%d", p->local_size);
-	set(b, "CROSS_RANK", "%d", p->node);
-	set(b, "CROSS_SIZE", "%d", p->nodes);
-}
-
 /* As horovodrun sets them for Gloo. */
 static void set_horovod(struct builder *b)
 {
 	const struct gn_exec_place *p = b->p;
 
-	set(b, "HOROVOD_RANK", "%d", p->rank);
-	set(b, "HOROVOD_SIZE", "%d", p->size);
-	set(b, "HOROVOD_LOCAL_RANK", "%d", p->local_rank);
-	set(b, "HOROVOD_LOCAL_SIZE", "%d", p->local_size);
-	set(b, "HOROVOD_CROSS_RANK", "%d", p->node);
-	set(b, "HOROVOD_CROSS_SIZE", "%d", p->nodes);
 	set(b, "HOROVOD_HOSTNAME", "%s", p->address);
 	set(b, "HOROVOD_CONTROLLER", "gloo");
 	set(b, "HOROVOD_CPU_OPERATIONS", "gloo");
@@ -144,9 +136,8 @@ static void set_tf(struct builder *b)
 	const struct gn_exec_place *p = b->p;
 	int chiefs = p->ps > 0, workers = p->size - p->ps - chiefs, index = p->rank - chiefs;
 	const char *kind = index < 0 ? "chief" : index < workers ? "worker" : "ps";
-	struct gn_strbuf text;
+	struct gn_strbuf text = {0};
 
-	gn_strbuf_init(&text);
 	gn_strbuf_puts(&text, "{\"cluster\": {");
 	put_endpoints(p, "chief", 0, chiefs, &text);
 	put_endpoints(p, "worker", chiefs, chiefs + workers, &text);
@@ -186,12 +177,9 @@ enum gn_status gn_exec_environment_create(const struct gn_exec_place *place, uns
 	set_common(&b);
 	if (place->per_node)
 		set_torchrun(&b);
-	else if (frameworks & (GN_EXEC_TORCH | GN_EXEC_DEEPSPEED | GN_EXEC_LIGHTNING | GN_EXEC_MPI | GN_EXEC_HOROVOD))
-		set_torch(&b);
-	if (!place->per_node && frameworks & GN_EXEC_MPI)
-		set_mpi(&b);
-	if (!place->per_node && frameworks & GN_EXEC_DEEPSPEED)
-		set_deepspeed(&b);
+	for (size_t i = 0; i < sizeof numbers / sizeof *numbers && !place->per_node; i++)
+		if (frameworks & numbers[i].frameworks)
+			set(&b, numbers[i].name, "%d", *(const int *)(const void *)((const char *)place + numbers[i].offset));
 	if (!place->per_node && frameworks & GN_EXEC_HOROVOD)
 		set_horovod(&b);
 	if (!place->per_node && frameworks & GN_EXEC_TF)
