@@ -112,9 +112,8 @@ static enum gn_status print_all(struct gn_world *w, const struct gn_strbuf *mine
 /* One line of rank 0 at start, and one of what is kept. */
 static void say_start(const struct gn_exec_meeting *m, const struct gn_exec_environment *e, const char *as, struct gn_log *log)
 {
-	struct gn_strbuf kept;
+	struct gn_strbuf kept = {0};
 
-	gn_strbuf_init(&kept);
 	for (size_t i = 0; i < e->count; i++)
 		if (e->items[i].computed)
 			gn_strbuf_printf(&kept, "%s%s=%s (not %s)", kept.len ? ", " : "", e->items[i].name, e->items[i].value,
@@ -185,12 +184,10 @@ static enum gn_status prepare_and_run(const struct exec_options *o, const struct
 	int starts = !o->per_node || gn_world_local_rank(w) == 0;
 	struct gn_exec_environment e = {.count = 0};
 	struct gn_exec_meeting m = {.horovod_listener = -1};
-	struct gn_strbuf as, text;
+	struct gn_strbuf as = {0}, text = {0};
 	unsigned bits;
 	enum gn_status status = check_ps(o, w, err);
 
-	gn_strbuf_init(&as);
-	gn_strbuf_init(&text);
 	bits = frameworks_of(o, program, &as);
 	struct gn_exec_request request = {.program = program->items[0], .ifnames = o->world.ifnames ? o->world.ifnames
 					  : getenv(GN_WORLD_IFNAMES), .master_addr = set_or_null("MASTER_ADDR"),

@@ -148,10 +148,9 @@ static enum gn_status make_secret(const char *directory, struct gn_err *err)
 
 static void clean_environment(void)
 {
-	struct gn_strbuf dropped;
+	struct gn_strbuf dropped = {0};
 	char shown[512];
 
-	gn_strbuf_init(&dropped);
 	gn_pmix_server_clean_environment(&dropped);
 	if (dropped.len)
 		fprintf(stderr, "gannet launch: warning: %s: not used, nor passed on, because PMIx server and ranks could fail to agree\n",

@@ -177,11 +177,10 @@ static enum gn_status reach_master(struct gn_world *w, const struct facts *first
 				   size_t master_size, struct gn_gathered *all, struct gn_err *err)
 {
 	uint32_t count = first->has_master || gn_world_nodes(w) == 1 ? 1 : first->addresses.count;
-	struct gn_strbuf tried;
+	struct gn_strbuf tried = {0};
 	enum gn_status status = GN_OK;
 	int wrong = -1;
 
-	gn_strbuf_init(&tried);
 	for (uint32_t i = 0; i < count && !status; i++) {
 		struct attempt mine = {0};
 

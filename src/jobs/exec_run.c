@@ -139,12 +139,10 @@ static void look_for_earlier(struct run *r)
 static void fail(struct run *r)
 {
 	int code = gn_exec_child_code(r->child), rank = gn_world_rank(r->world);
-	struct gn_strbuf reason, text;
+	struct gn_strbuf reason = {0}, text = {0};
 
 	if (rank == 0)
 		look_for_earlier(r);
-	gn_strbuf_init(&reason);
-	gn_strbuf_init(&text);
 	gn_exec_child_reason(r->child, &reason);
 	gn_exec_failure_write(code, gn_strbuf_text(&reason), gn_exec_child_last_lines(r->child), &text);
 	gn_world_abort(r->world, GN_OK, gn_strbuf_text(&text));

@@ -265,10 +265,9 @@ static enum gn_status connect_to_root(struct env_bootstrap *e, struct gn_err *er
 /* Sends contact info; an empty message when the rank does not listen. */
 static enum gn_status send_contact(struct env_bootstrap *e, int to, struct gn_channel *through, const struct gn_contact_info *c, struct gn_err *err)
 {
-	struct gn_strbuf text;
+	struct gn_strbuf text = {0};
 	enum gn_status status;
 
-	gn_strbuf_init(&text);
 	if (c && c->port)
 		gn_contact_info_write(c, &text);
 	status = gn_strbuf_failed(&text) ? gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for an address")

@@ -162,10 +162,9 @@ static enum gn_status pmix_root_info(struct gn_bootstrap *b, const void *mine, s
 
 static enum gn_status publish(const struct pmix_bootstrap *p, const struct gn_contact_info *c, struct gn_err *err)
 {
-	struct gn_strbuf text;
+	struct gn_strbuf text = {0};
 	enum gn_status status;
 
-	gn_strbuf_init(&text);
 	gn_contact_info_write(c, &text);
 	status = gn_strbuf_failed(&text) ? gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for an address")
 					 : put(p, "gannet.contact", gn_strbuf_text(&text), text.len, err);

@@ -91,13 +91,12 @@ static enum gn_status need_device(const struct gn_ucx *f, const char *transport,
 	int rdma = !getenv("UCX_TLS") && (!strcmp(transport, "rc") || !strcmp(transport, "ud")), found = 0;
 	const char *allowed = gn_rails_allowed(), *host = gn_world_host_of(f->world, gn_world_rank(f->world));
 	struct gn_devices devices = {0};
-	struct gn_strbuf names;
+	struct gn_strbuf names = {0};
 
 	if (allowed && (strpbrk(allowed, "^*?[") || (gn_world_nodes(f->world) == 1 && f->shm_allowed)))
 		allowed = NULL;
 	if ((!rdma && !allowed) || gn_devices_read("/sys", &devices, NULL))
 		return GN_OK;
-	gn_strbuf_init(&names);
 	for (int i = 0; i < devices.count; i++) {
 		const struct gn_net_device *d = &devices.items[i];
 

@@ -90,10 +90,9 @@ void gn_ucx_lanes(const struct gn_ucx *f, int rank, struct gn_strbuf *out)
 
 int gn_ucx_endpoint_is_shm(const struct gn_ucx_endpoint *e)
 {
-	struct gn_strbuf lanes;
+	struct gn_strbuf lanes = {0};
 	int shm;
 
-	gn_strbuf_init(&lanes);
 	gn_ucx_endpoint_lanes(e->ep, 0, &lanes);
 	shm = gn_ucx_lanes_match(gn_strbuf_text(&lanes), "shm");
 	gn_strbuf_release(&lanes);
@@ -102,10 +101,9 @@ int gn_ucx_endpoint_is_shm(const struct gn_ucx_endpoint *e)
 
 int gn_ucx_endpoint_is_tcp(const struct gn_ucx_endpoint *e)
 {
-	struct gn_strbuf lanes;
+	struct gn_strbuf lanes = {0};
 	int tcp;
 
-	gn_strbuf_init(&lanes);
 	gn_ucx_endpoint_lanes(e->ep, 0, &lanes);
 	tcp = strstr(gn_strbuf_text(&lanes), "tcp/") != NULL;
 	gn_strbuf_release(&lanes);

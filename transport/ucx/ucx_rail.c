@@ -215,7 +215,7 @@ enum gn_status gn_ucx_exchange_addresses(struct gn_ucx *f, enum gn_status opened
 	uint64_t share = 0;
 	enum gn_status status = GN_OK;
 	uint8_t salt[GN_UCX_SALT_BYTES];
-	struct gn_strbuf mine;
+	struct gn_strbuf mine = {0};
 
 	f->shares = calloc((size_t)gn_world_size(f->world), sizeof *f->shares);
 	if (!f->shares)
@@ -224,7 +224,6 @@ enum gn_status gn_ucx_exchange_addresses(struct gn_ucx *f, enum gn_status opened
 		share = (uint64_t)gn_ucx_nearest_rail(f) + GN_RAILS_MAX * (uint64_t)gn_ucx_extra_rails(f);
 	status = gn_ucx_cipher_create(f, salt, err);
 	share |= (f->cipher ? ENCRYPTS : 0) | (opened ? FAILED : 0);
-	gn_strbuf_init(&mine);
 	gn_strbuf_append(&mine, (const char *)&share, sizeof share);
 	gn_strbuf_append(&mine, (const char *)salt, sizeof salt);
 	if (opened)
@@ -287,9 +286,8 @@ static enum gn_status check_lanes(const struct gn_ucx_endpoint *e, int rank, str
 	const struct gn_world *w = e->rail->ucx->world;
 	const char *wanted = e->rail->ucx->transport;
 	enum gn_status status = GN_OK;
-	struct gn_strbuf lanes;
+	struct gn_strbuf lanes = {0};
 
-	gn_strbuf_init(&lanes);
 	gn_ucx_endpoint_lanes(e->ep, 0, &lanes);
 	if (!gn_ucx_lanes_match(gn_strbuf_text(&lanes), wanted))
 		status = gn_err_set(err, GN_ERR_FAILED, "rank %d on %s was to reach rank %d on %s by %s, but UCX selected %s: remove what "
