@@ -28,27 +28,6 @@ static uint32_t chunks_halving(const struct gn_algo_args *a)
 	return gn_part_halving_doubling.chunks(a->size, a->pieces);
 }
 
-static void write_ring(struct gn_schedule *s, const struct gn_algo_args *a)
-{
-	struct gn_part p = gn_part_all(s, a);
-
-	gn_part_ring.write(&p);
-}
-
-static void write_doubling(struct gn_schedule *s, const struct gn_algo_args *a)
-{
-	struct gn_part p = gn_part_all(s, a);
-
-	gn_part_recursive_doubling.write(&p);
-}
-
-static void write_halving(struct gn_schedule *s, const struct gn_algo_args *a)
-{
-	struct gn_part p = gn_part_all(s, a);
-
-	gn_part_halving_doubling.write(&p);
-}
-
 static void write_binomial_broadcast(struct gn_schedule *s, const struct gn_algo_args *a)
 {
 	gn_write_broadcast_tree(s, a, 2);
@@ -70,25 +49,25 @@ static void write_wide_reduce(struct gn_schedule *s, const struct gn_algo_args *
 }
 
 static const struct gn_algorithm table[] = {
-	{"ring", GN_COLLECTIVE_ALLREDUCE, chunks_blocks, write_ring, 1},
-	{"recursive-doubling", GN_COLLECTIVE_ALLREDUCE, chunks_pieces, write_doubling, 0},
-	{"halving-doubling", GN_COLLECTIVE_ALLREDUCE, chunks_halving, write_halving, 0},
-	{"double-tree", GN_COLLECTIVE_ALLREDUCE, chunks_twice, gn_write_double_tree, 0},
-	{"hierarchical", GN_COLLECTIVE_ALLREDUCE, gn_chunks_hierarchical, gn_write_hierarchical, 0},
-	{"hierarchical-ring", GN_COLLECTIVE_ALLREDUCE, gn_chunks_hierarchical_ring, gn_write_hierarchical_ring, 0},
-	{"ring", GN_COLLECTIVE_REDUCE_SCATTER, chunks_blocks, gn_write_ring_reduce_scatter, 1},
-	{"direct", GN_COLLECTIVE_REDUCE_SCATTER, chunks_blocks, gn_write_pairwise_reduce_scatter, 1},
-	{"recursive-halving", GN_COLLECTIVE_REDUCE_SCATTER, chunks_blocks, gn_write_recursive_halving_reduce_scatter, 0},
-	{"ring", GN_COLLECTIVE_ALLGATHER, chunks_blocks, gn_write_ring_allgather, 1},
-	{"direct", GN_COLLECTIVE_ALLGATHER, chunks_blocks, gn_write_pairwise_allgather, 1},
-	{"bruck", GN_COLLECTIVE_ALLGATHER, chunks_blocks, gn_write_bruck_allgather, 0},
-	{"binomial", GN_COLLECTIVE_BROADCAST, chunks_pieces, write_binomial_broadcast, 0},
-	{"4-nomial", GN_COLLECTIVE_BROADCAST, chunks_pieces, write_wide_broadcast, 0},
-	{"binomial", GN_COLLECTIVE_REDUCE, chunks_pieces, write_binomial_reduce, 0},
-	{"4-nomial", GN_COLLECTIVE_REDUCE, chunks_pieces, write_wide_reduce, 0},
+	{"ring", GN_COLLECTIVE_ALLREDUCE, chunks_blocks, NULL, 1, &gn_part_ring},
+	{"recursive-doubling", GN_COLLECTIVE_ALLREDUCE, chunks_pieces, gn_write_recursive_doubling, 0, NULL},
+	{"halving-doubling", GN_COLLECTIVE_ALLREDUCE, chunks_halving, NULL, 0, &gn_part_halving_doubling},
+	{"double-tree", GN_COLLECTIVE_ALLREDUCE, chunks_twice, gn_write_double_tree, 0, NULL},
+	{"hierarchical", GN_COLLECTIVE_ALLREDUCE, gn_chunks_hierarchical, gn_write_hierarchical, 0, NULL},
+	{"hierarchical-ring", GN_COLLECTIVE_ALLREDUCE, gn_chunks_hierarchical_ring, gn_write_hierarchical_ring, 0, NULL},
+	{"ring", GN_COLLECTIVE_REDUCE_SCATTER, chunks_blocks, gn_write_ring_reduce_scatter, 1, NULL},
+	{"direct", GN_COLLECTIVE_REDUCE_SCATTER, chunks_blocks, gn_write_pairwise_reduce_scatter, 1, NULL},
+	{"recursive-halving", GN_COLLECTIVE_REDUCE_SCATTER, chunks_blocks, gn_write_recursive_halving_reduce_scatter, 0, NULL},
+	{"ring", GN_COLLECTIVE_ALLGATHER, chunks_blocks, gn_write_ring_allgather, 1, NULL},
+	{"direct", GN_COLLECTIVE_ALLGATHER, chunks_blocks, gn_write_pairwise_allgather, 1, NULL},
+	{"bruck", GN_COLLECTIVE_ALLGATHER, chunks_blocks, gn_write_bruck_allgather, 0, NULL},
+	{"binomial", GN_COLLECTIVE_BROADCAST, chunks_pieces, write_binomial_broadcast, 0, NULL},
+	{"4-nomial", GN_COLLECTIVE_BROADCAST, chunks_pieces, write_wide_broadcast, 0, NULL},
+	{"binomial", GN_COLLECTIVE_REDUCE, chunks_pieces, write_binomial_reduce, 0, NULL},
+	{"4-nomial", GN_COLLECTIVE_REDUCE, chunks_pieces, write_wide_reduce, 0, NULL},
 	/* an allreduce completes on no rank before all have contributed: it is a barrier */
-	{"recursive-doubling", GN_COLLECTIVE_BARRIER, chunks_pieces, write_doubling, 0},
-	{"direct", GN_COLLECTIVE_ALL_TO_ALL, chunks_blocks, gn_write_pairwise_all_to_all, 1},
+	{"recursive-doubling", GN_COLLECTIVE_BARRIER, chunks_pieces, gn_write_recursive_doubling, 0, NULL},
+	{"direct", GN_COLLECTIVE_ALL_TO_ALL, chunks_blocks, gn_write_pairwise_all_to_all, 1, NULL},
 };
 
 const struct gn_algorithm *gn_algorithms(size_t *count)
@@ -146,6 +125,7 @@ enum gn_status gn_algorithm_schedule(const struct gn_algorithm *a, const struct 
 				     struct gn_schedule **out, struct gn_err *err)
 {
 	struct gn_schedule *s;
+	struct gn_part all;
 	enum gn_status status = check(args, err);
 
 	if (!status)
@@ -153,7 +133,11 @@ enum gn_status gn_algorithm_schedule(const struct gn_algorithm *a, const struct 
 	if (status)
 		return status;
 	write_copies(s, a, args);
-	a->write(s, args);
+	all = gn_part_all(s, args);
+	if (a->write)
+		a->write(s, args);
+	else
+		a->part->write(&all);
 	status = gn_schedule_finish(s, err);
 	if (status)
 		gn_schedule_destroy(s);

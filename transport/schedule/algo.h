@@ -44,6 +44,7 @@ struct gn_algorithm {
 	/* Rank r + k's schedule is rank r's with k added to all peers, modulo size: the simulator may simulate some ranks only
 	 * (sim.h). */
 	int rotation_symmetric;
+	const struct gn_part_algorithm *part; /* of all ranks and chunks, where write is NULL */
 };
 
 /* All algorithms, allreduce first. Static. */

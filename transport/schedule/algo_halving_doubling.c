@@ -105,13 +105,13 @@ static uint32_t chunks(int size, uint32_t pieces)
 	return power * pieces;
 }
 
-static uint32_t messages(int size, uint32_t pieces)
+static uint32_t messages(int size)
 {
 	uint32_t rounds = 0;
 
 	for (; size > 1; size /= 2)
 		rounds++;
-	return (1 + 2 * rounds) * pieces;
+	return 1 + 2 * rounds;
 }
 
 const struct gn_part_algorithm gn_part_halving_doubling = {write, chunks, messages};

@@ -61,7 +61,7 @@ static void between_nodes(struct gn_schedule *s, const struct place *p, uint32_t
 	part.size = p->map->nodes;
 	part.place = p->node;
 	part.first_chunk = ((uint32_t)p->local * p->pieces + piece) * p->piece_chunks;
-	part.first_message = piece * p->between->messages(part.size, 1);
+	part.first_message = piece * p->between->messages(part.size);
 	p->between->write(&part);
 }
 

@@ -20,10 +20,10 @@ struct gn_part {
 struct gn_part_algorithm {
 	void (*write)(const struct gn_part *p);
 	uint32_t (*chunks)(int size, uint32_t pieces);
-	uint32_t (*messages)(int size, uint32_t pieces);
+	uint32_t (*messages)(int size); /* of one piece */
 };
 
-extern const struct gn_part_algorithm gn_part_ring, gn_part_recursive_doubling, gn_part_halving_doubling;
+extern const struct gn_part_algorithm gn_part_ring, gn_part_halving_doubling;
 
 /* The rank of a member. */
 static inline int gn_part_rank(const struct gn_part *p, int place)
@@ -65,6 +65,7 @@ static inline int gn_fold_place(const struct gn_fold *f, int number)
 }
 
 /* Functions that write whole schedules, for the table in algo.c. */
+void gn_write_recursive_doubling(struct gn_schedule *s, const struct gn_algo_args *a);
 void gn_write_double_tree(struct gn_schedule *s, const struct gn_algo_args *a);
 void gn_write_hierarchical(struct gn_schedule *s, const struct gn_algo_args *a);
 void gn_write_hierarchical_ring(struct gn_schedule *s, const struct gn_algo_args *a);

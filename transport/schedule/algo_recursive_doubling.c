@@ -30,30 +30,14 @@ static void write_level(const struct gn_part *p, const struct gn_fold *f, int le
 }
 
 /* In waves, for the reason given in algo_halving_doubling.c. */
-static void write(const struct gn_part *p)
+void gn_write_recursive_doubling(struct gn_schedule *s, const struct gn_algo_args *a)
 {
-	struct gn_fold f = gn_fold_of(p);
+	const struct gn_part p = gn_part_all(s, a);
+	struct gn_fold f = gn_fold_of(&p);
 	int levels = f.rounds + 2;
 
-	for (int wave = 0; wave < (int)p->pieces + levels - 1; wave++)
+	for (int wave = 0; wave < (int)p.pieces + levels - 1; wave++)
 		for (int level = levels - 1; level >= 0; level--)
-			if (wave >= level && wave - level < (int)p->pieces)
-				write_level(p, &f, level, (uint32_t)(wave - level));
+			if (wave >= level && wave - level < (int)p.pieces)
+				write_level(&p, &f, level, (uint32_t)(wave - level));
 }
-
-static uint32_t chunks(int size, uint32_t pieces)
-{
-	(void)size;
-	return pieces;
-}
-
-static uint32_t messages(int size, uint32_t pieces)
-{
-	uint32_t rounds = 1;
-
-	for (; size > 1; size /= 2)
-		rounds++;
-	return rounds * pieces;
-}
-
-const struct gn_part_algorithm gn_part_recursive_doubling = {write, chunks, messages};

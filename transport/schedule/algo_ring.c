@@ -35,9 +35,9 @@ static uint32_t chunks(int size, uint32_t pieces)
 	return (uint32_t)size * pieces;
 }
 
-static uint32_t messages(int size, uint32_t pieces)
+static uint32_t messages(int size)
 {
-	return 2 * (uint32_t)(size - 1) * pieces;
+	return 2 * (uint32_t)(size - 1);
 }
 
 const struct gn_part_algorithm gn_part_ring = {write, chunks, messages};
