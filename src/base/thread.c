@@ -28,10 +28,13 @@ static const char *limit_text(int resource, unsigned unit, char text[24])
 	return text;
 }
 
-enum gn_status gn_thread_fail(struct gn_err *err, int failure, const char *what)
+enum gn_status gn_thread_create(pthread_t *thread, void *(*run)(void *argument), void *argument, const char *what, struct gn_err *err)
 {
+	int failure = gn_thread_start(thread, run, argument);
 	char processes[24], memory[24];
 
+	if (!failure)
+		return GN_OK;
 	return gn_err_set(err, GN_ERR_FAILED, "cannot start a thread for %s: %s; raise what limits threads: ulimit -u (%s processes and threads "
 			  "of this user), ulimit -v (%s KB of addresses), or pids.max of the cgroup", what, strerror(failure),
 			  limit_text(RLIMIT_NPROC, 1, processes), limit_text(RLIMIT_AS, 1024, memory));
@@ -48,17 +51,18 @@ enum gn_status gn_thread_check(const char *what, struct gn_err *err)
 {
 	pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 	pthread_t threads[2];
-	int count = 0, failure = 0;
+	enum gn_status status = GN_OK;
+	int count = 0;
 
 	/* held until all have started: at the same time */
 	pthread_mutex_lock(&lock);
-	while (count < 2 && !failure) {
-		failure = gn_thread_start(&threads[count], wait_for_lock, &lock);
-		count += !failure;
+	while (count < 2 && !status) {
+		status = gn_thread_create(&threads[count], wait_for_lock, &lock, what, err);
+		count += !status;
 	}
 	pthread_mutex_unlock(&lock);
 	while (count)
 		pthread_join(threads[--count], NULL);
 	pthread_mutex_destroy(&lock);
-	return failure ? gn_thread_fail(err, failure, what) : GN_OK;
+	return status;
 }

@@ -50,15 +50,6 @@ static void *work(void *argument)
 	return NULL;
 }
 
-static int start_thread(struct gn_thread_pool *pool)
-{
-	int failed = gn_thread_start(&pool->ids[pool->threads], work, pool);
-
-	if (!failed)
-		pool->threads++;
-	return failed;
-}
-
 enum gn_status gn_thread_pool_create(int threads, size_t queue_len, struct gn_thread_pool **out, struct gn_err *err)
 {
 	struct gn_thread_pool *pool;
@@ -79,12 +70,13 @@ enum gn_status gn_thread_pool_create(int threads, size_t queue_len, struct gn_th
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a thread pool");
 	}
 	for (int i = 0; i < threads; i++) {
-		int failure = start_thread(pool);
+		enum gn_status status = gn_thread_create(&pool->ids[i], work, pool, "a thread pool", err);
 
-		if (failure) {
+		if (status) {
 			gn_thread_pool_destroy(pool);
-			return gn_thread_fail(err, failure, "a thread pool");
+			return status;
 		}
+		pool->threads++;
 	}
 	*out = pool;
 	return GN_OK;

@@ -151,14 +151,12 @@ enum gn_status gn_pmix_call_run(const struct gn_bootstrap *b, struct gn_pmix_cal
 	enum gn_status status = check_addresses(err);
 	struct gn_err limited;
 	pthread_t thread;
-	int failure;
 
 	if (!getenv("HOME") && !getpwuid(geteuid()))
 		setenv("HOME", "/", 1);
 	p->call = call;
-	failure = status ? 0 : gn_thread_start(&thread, run, p);
-	if (failure)
-		status = gn_thread_fail(err, failure, "PMIx");
+	if (!status)
+		status = gn_thread_create(&thread, run, p, "PMIx", err);
 	if (status) {
 		gn_pmix_call_unref(p);
 		return status;

@@ -118,13 +118,6 @@ static void *progress_loop(void *argument)
 	return NULL;
 }
 
-static enum gn_status start_thread(struct gn_comm_progress *p, struct gn_err *err)
-{
-	int failure = gn_thread_start(&p->thread, progress_loop, p);
-
-	return failure ? gn_thread_fail(err, failure, "progress") : GN_OK;
-}
-
 static void release(struct gn_comm_progress *p)
 {
 	if (p->wake >= 0)
@@ -146,7 +139,7 @@ enum gn_status gn_comm_progress_create(struct gn_comm *c, struct gn_comm_progres
 	if (p->wake < 0)
 		status = gn_err_errno(err, errno, "cannot create an event descriptor for the progress thread");
 	if (!status)
-		status = start_thread(p, err);
+		status = gn_thread_create(&p->thread, progress_loop, p, "progress", err);
 	if (status)
 		release(p);
 	else

@@ -147,13 +147,6 @@ static void *heartbeat_thread(void *argument)
 	return NULL;
 }
 
-static enum gn_status start(struct gn_heartbeat *h, struct gn_err *err)
-{
-	int failure = gn_thread_start(&h->thread, heartbeat_thread, h);
-
-	return failure ? gn_thread_fail(err, failure, "heartbeats") : GN_OK;
-}
-
 static void release(struct gn_heartbeat *h)
 {
 	for (int r = 0; h->hosts && r < h->options.size; r++)
@@ -240,7 +233,7 @@ enum gn_status gn_heartbeat_host(const struct gn_heartbeat_options *options, str
 	h->started_ns = gn_clock_ns();
 	atomic_store(&h->join_by_ns, h->started_ns + (uint64_t)options->timeout_ms * 1000000);
 	if (!status)
-		status = start(h, err);
+		status = gn_thread_create(&h->thread, heartbeat_thread, h, "heartbeats", err);
 	if (status) {
 		release(h);
 		return status;
@@ -323,7 +316,7 @@ enum gn_status gn_heartbeat_join(const struct gn_heartbeat_options *options, con
 				  "kernel gives (net.ipv4.ip_local_port_range)", options->rank, (double)(gn_clock_ns() - began) / 1e9,
 				  contact->addresses.count, why.text);
 	}
-	status = start(h, err);
+	status = gn_thread_create(&h->thread, heartbeat_thread, h, "heartbeats", err);
 	if (status) {
 		close(h->coordinator.fd);
 		release(h);
