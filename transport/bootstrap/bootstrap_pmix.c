@@ -117,11 +117,6 @@ static enum gn_status get_once(const struct pmix_bootstrap *b, int rank, const c
 	return gn_pmix_fail(err, what, rc);
 }
 
-static int may_come_later(pmix_status_t result)
-{
-	return result == PMIX_ERR_NOT_FOUND || result == PMIX_ERR_TIMEOUT;
-}
-
 /* Retries until the rank has put the value; GN_ERR_FAILED when it has not by until_ns. */
 static enum gn_status get(const struct pmix_bootstrap *b, int rank, const char *key, uint64_t until_ns, void **out,
 			  size_t *len_bytes, struct gn_err *err)
@@ -134,7 +129,7 @@ static enum gn_status get(const struct pmix_bootstrap *b, int rank, const char *
 		status = get_once(b, rank, key, &p, err);
 		if (!p)
 			return status;
-		again = status == GN_ERR_FAILED && may_come_later(p->seen) && gn_clock_ns() < until_ns;
+		again = status == GN_ERR_FAILED && (p->seen == PMIX_ERR_NOT_FOUND || p->seen == PMIX_ERR_TIMEOUT) && gn_clock_ns() < until_ns;
 		if (!status)
 			status = unpack(p, out, len_bytes, err);
 		gn_pmix_call_unref(p);
@@ -347,14 +342,6 @@ static void find_generation(struct pmix_bootstrap *p)
 	close(fd);
 }
 
-/* An optional secret file, for sites whose PMIx servers may expose rank 0's root info to other users. */
-static enum gn_status read_secret(struct pmix_bootstrap *p, struct gn_err *err)
-{
-	const char *path = getenv(GN_BOOTSTRAP_SECRET);
-
-	return path && *path ? gn_secret_read(path, &p->base.secret, err) : GN_OK;
-}
-
 /* PMIx's own answers to a process of another user than its server are UNREACHABLE and ERROR. */
 static void explain_user(struct gn_err *err)
 {
@@ -405,6 +392,7 @@ enum gn_status gn_bootstrap_pmix(const struct gn_launcher *d, double join_s, str
 				 struct gn_err *err)
 {
 	struct pmix_bootstrap *p = calloc(1, sizeof *p);
+	const char *secret = getenv(GN_BOOTSTRAP_SECRET);
 	enum gn_status status;
 
 	if (!p)
@@ -417,7 +405,9 @@ enum gn_status gn_bootstrap_pmix(const struct gn_launcher *d, double join_s, str
 	p->base.ops = &pmix_ops;
 	p->base.rank = (int)p->me.rank;
 	p->log = log;
-	status = read_secret(p, err);
+	/* an optional file, for sites whose PMIx servers may expose rank 0's root info to other users */
+	if (secret && *secret)
+		status = gn_secret_read(secret, &p->base.secret, err);
 	if (!status)
 		status = job_size(p, err);
 	if (!status)

@@ -114,13 +114,6 @@ static enum gn_status choose(struct gn_comm *comm, const struct gn_coll_ops *con
 
 /* --- attach --- */
 
-static enum gn_status create_streams(struct gn_coll_device *d, struct gn_err *err)
-{
-	enum gn_status status = gn_stream_create(d->options.device, &d->gate, err);
-
-	return status ? status : gn_stream_create(d->options.device, &d->work, err);
-}
-
 static enum gn_status use_ucx(struct gn_comm *c, const struct gn_coll_ops **out, struct gn_err *err)
 {
 	struct gn_coll_device *d = c->device;
@@ -203,7 +196,10 @@ enum gn_status gn_comm_attach(struct gn_comm *c, const struct gn_comm_device *op
 	c->device = calloc(1, sizeof *c->device);
 	if (c->device)
 		c->device->options = *options;
-	status = c->device ? create_streams(c->device, err) : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for collectives on a device");
+	status = c->device ? gn_stream_create(options->device, &c->device->gate, err)
+			   : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for collectives on a device");
+	if (!status)
+		status = gn_stream_create(options->device, &c->device->work, err);
 	status = gn_agree_status(c, status, err);
 	if (!status)
 		status = select_backend(c, log, err);

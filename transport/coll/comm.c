@@ -10,13 +10,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static enum gn_status prepare_barrier(struct gn_comm *c, struct gn_err *err)
-{
-	struct gn_coll_args args = {.what = GN_COLLECTIVE_BARRIER};
-
-	return gn_coll_prepare(c, &args, &c->barrier, err);
-}
-
 /* If any node has several ranks, and the transport is "auto" or "shm". */
 static enum gn_status create_shm(struct gn_comm *c, struct gn_err *err)
 {
@@ -113,7 +106,8 @@ static void name_rails(const struct gn_comm *c)
 static enum gn_status connect_and_report(struct gn_comm *c, struct gn_err *err)
 {
 	int size = gn_comm_size(c), rank = gn_comm_rank(c);
-	enum gn_status status = prepare_barrier(c, err);
+	const struct gn_coll_args barrier = {.what = GN_COLLECTIVE_BARRIER};
+	enum gn_status status = gn_coll_prepare(c, &barrier, &c->barrier, err);
 
 	if (!status && size > 1)
 		status = gn_ucx_connect(c->ucx, (rank + 1) % size, err);

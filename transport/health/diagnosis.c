@@ -193,12 +193,6 @@ static void append_elsewhere(struct sentence *s, const struct gn_record *c)
 		append(s, ", waiting for rank %d%s%s", c->waits_rank, c->waits_by[0] ? " by " : "", c->waits_by);
 }
 
-static void append_outside(struct sentence *s, const struct gn_record *c)
-{
-	append(s, has_completed(c) ? " has completed it: " : " never started it: ");
-	append_elsewhere(s, c);
-}
-
 /* The ranks outside of the operation, one by one, and what they do. */
 static void append_missing(struct sentence *s, const struct gn_diagnosis_input *in, unsigned char *one)
 {
@@ -211,7 +205,8 @@ static void append_missing(struct sentence *s, const struct gn_diagnosis_input *
 		one[r] = 1;
 		append(s, "; ");
 		append_ranks(s, in, one);
-		append_outside(s, &in->records[r]);
+		append(s, has_completed(&in->records[r]) ? " has completed it: " : " never started it: ");
+		append_elsewhere(s, &in->records[r]);
 	}
 	if (count > RANKS_SHOWN)
 		append(s, "; %d more ranks are not in it", count - RANKS_SHOWN);

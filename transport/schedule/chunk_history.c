@@ -49,11 +49,6 @@ void gn_chunk_history_destroy(struct gn_chunk_history *t)
 	free(t);
 }
 
-static int is_start(const struct gn_chunk_history *t, uint32_t chunk)
-{
-	return t->starts[chunk / WORD] >> chunk % WORD & 1;
-}
-
 /* The first start of a run in [chunk, end), or end. */
 static uint32_t next_start(const struct gn_chunk_history *t, uint32_t chunk, uint32_t end)
 {
@@ -75,7 +70,7 @@ static void start_run(struct gn_chunk_history *t, uint32_t chunk)
 	uint32_t word = chunk / WORD, source;
 	uint64_t before;
 
-	if (chunk >= t->chunks || is_start(t, chunk))
+	if (chunk >= t->chunks || t->starts[word] >> chunk % WORD & 1)
 		return;
 	before = t->starts[word] & (((uint64_t)1 << chunk % WORD) - 1);
 	while (!before)

@@ -16,16 +16,11 @@ static int node_of(const struct gn_sim_net *n, int rank)
 	return gn_sim_node_of(n->t, rank);
 }
 
-static int local_of(const struct gn_sim_net *n, int rank)
-{
-	return n->t->map ? n->t->map->local[rank] : rank % n->t->ranks_per_node;
-}
-
 size_t gn_sim_net_port(const struct gn_sim_net *n, int rank)
 {
-	int node = node_of(n, simulated(n, rank));
+	int node = node_of(n, simulated(n, rank)), local = n->t->map ? n->t->map->local[rank] : rank % n->t->ranks_per_node;
 
-	return (size_t)node * (size_t)n->t->rails + (size_t)(local_of(n, rank) % n->t->rails);
+	return (size_t)node * (size_t)n->t->rails + (size_t)(local % n->t->rails);
 }
 
 static int leaf_of(const struct gn_sim_net *n, int rank)

@@ -22,13 +22,6 @@ static int uses_stream(const struct gn_sim_state *m, const struct gn_sim_plan_st
 	return m->streams && !gn_sim_net_same_node(&m->net, s->rank, s->peer);
 }
 
-static int is_eager(const struct gn_sim_state *m, uint32_t step)
-{
-	const struct gn_sim_plan_step *s = &m->plan.steps[step];
-
-	return uses_stream(m, s) || gn_sim_net_is_eager(&m->net, s->rank, s->peer, s->bytes);
-}
-
 /* The receiver answers a request to send; the sender begins when the answer arrives. */
 static void send_clear_to_send(struct gn_sim_state *m, uint32_t send)
 {
@@ -92,7 +85,7 @@ static void ready(struct gn_sim_state *m, uint32_t step)
 		break;
 	case GN_STEP_SEND:
 		at = processor_done(m, step, gn_sim_net_send_cost(&m->net, s->rank, s->peer, s->bytes));
-		if (is_eager(m, step))
+		if (uses_stream(m, s) || gn_sim_net_is_eager(&m->net, s->rank, s->peer, s->bytes))
 			push(m, at, GN_SIM_SEND_BEGIN, step);
 		else
 			push(m, gn_sim_net_signal(&m->net, s->rank, s->peer, s->bytes, at), GN_SIM_RTS_ARRIVED, step);

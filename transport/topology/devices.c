@@ -229,13 +229,6 @@ int gn_devices_in_lanes(const char *lanes, const char *device)
 	return 0;
 }
 
-static void describe_one(const struct gn_net_device *d, struct gn_strbuf *out)
-{
-	gn_strbuf_puts(out, d->name);
-	if (d->gbit_per_s > 0)
-		gn_strbuf_printf(out, " at %g Gb/s", d->gbit_per_s);
-}
-
 void gn_devices_describe(const struct gn_devices *d, const char *lanes, struct gn_strbuf *out)
 {
 	static const char *const shared[] = {"posix", "sysv", "cma", "xpmem", "knem"};
@@ -243,8 +236,9 @@ void gn_devices_describe(const struct gn_devices *d, const char *lanes, struct g
 
 	for (int i = 0; i < d->count; i++)
 		if (gn_devices_in_lanes(lanes, d->items[i].name)) {
-			gn_strbuf_puts(out, out->len > before ? ", " : "");
-			describe_one(&d->items[i], out);
+			gn_strbuf_printf(out, "%s%s", out->len > before ? ", " : "", d->items[i].name);
+			if (d->items[i].gbit_per_s > 0)
+				gn_strbuf_printf(out, " at %g Gb/s", d->items[i].gbit_per_s);
 		}
 	for (size_t i = 0; i < sizeof shared / sizeof *shared; i++) {
 		const char *at = strstr(lanes, shared[i]);

@@ -1,6 +1,7 @@
 #include "transport/topology/topology.h"
 
 #include <hwloc.h>
+#include <hwloc/glibc-sched.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,13 +49,6 @@ static enum gn_status load(const char *xml, size_t len_bytes, hwloc_topology_t *
 }
 
 /* --- processors --- */
-
-static void set_cpus(cpu_set_t *to, hwloc_const_bitmap_t from)
-{
-	CPU_ZERO(to);
-	for (int i = hwloc_bitmap_first(from); i >= 0 && i < CPU_SETSIZE; i = hwloc_bitmap_next(from, i))
-		CPU_SET((size_t)i, to);
-}
 
 /* The NUMA node of the processors; -1: several, or none. The NUMA node of a GPU's memory has no processors and is skipped. */
 static int numa_of(hwloc_topology_t t, hwloc_const_bitmap_t cpus)
@@ -104,7 +98,7 @@ static void set_locality(hwloc_topology_t t, hwloc_obj_t o, struct gn_topology_d
 		snprintf(d->pci, sizeof d->pci, "%04x:%02x:%02x.%01x", pci->attr->pcidev.domain & 0xffff,
 			 pci->attr->pcidev.bus, pci->attr->pcidev.dev, pci->attr->pcidev.func & 0xf);
 	d->numa = numa_of(t, around->cpuset);
-	set_cpus(&d->near, around->cpuset);
+	hwloc_cpuset_to_glibc_sched_affinity(t, around->cpuset, &d->near, sizeof d->near);
 }
 
 static int is_gpu(hwloc_obj_t pci)
