@@ -43,20 +43,14 @@ static enum gn_status add_line(struct gn_pack_set *set, char *line, const char *
 
 static enum gn_status read_class_file(struct gn_pack_set *set, const char *path, struct gn_err *err)
 {
-	char *text, *line;
+	char *text, *rest;
 	size_t number = 0;
 	enum gn_status status = gn_file_load_text(path, CLASS_FILE_MAX_BYTES, &text, NULL, err);
 
 	if (status)
 		return gn_err_prefix(err, "--classes");
-	for (line = text; !status && *line;) {
-		char *end = strchr(line, '\n');
-
-		if (end)
-			*end = '\0';
-		status = add_line(set, line, path, ++number, err);
-		line = end ? end + 1 : line + strlen(line);
-	}
+	for (rest = text; !status && rest && *rest;)
+		status = add_line(set, strsep(&rest, "\n"), path, ++number, err);
 	free(text);
 	if (!status && !number)
 		status = gn_err_set(err, GN_ERR_DATA, "%s names no classes", path);

@@ -161,13 +161,6 @@ static enum gn_status take_empty(void *context, const char *name, const struct g
 	return c->labels ? GN_OK : gn_pack_levels_note(c->levels, c->set, c->source, name, levels, 1, &id, err);
 }
 
-static void take_passed(void *context)
-{
-	struct gn_pack_collector *c = context;
-
-	c->set->passed++;
-}
-
 /* Lines without an image indicate a wrong labels file or an incomplete source. */
 static enum gn_status check_labels(const struct gn_pack_collector *c, struct gn_err *err)
 {
@@ -194,7 +187,7 @@ static enum gn_status check_labels(const struct gn_pack_collector *c, struct gn_
 
 static enum gn_status walk_sources(struct gn_pack_collector *c, struct gn_err *err)
 {
-	const struct gn_source_sink sink = {c, take_file, take_empty, take_passed};
+	const struct gn_source_sink sink = {c, take_file, take_empty, &c->set->passed};
 	enum gn_status status = GN_OK;
 
 	for (; c->source < c->options->source_count && !status; c->source++)

@@ -240,11 +240,6 @@ static enum gn_status load(struct gn_pack_journal *j, const char *folder, const 
 	return GN_OK;
 }
 
-static void digest_number(struct gn_sha256 *s, uint64_t number)
-{
-	gn_sha256_update(s, &number, sizeof number);
-}
-
 static void digest_text(struct gn_sha256 *s, const char *text)
 {
 	gn_sha256_update(s, text, strlen(text) + 1);
@@ -260,9 +255,9 @@ static enum gn_status digest_source(struct gn_sha256 *s, const char *path, struc
 		return gn_err_errno(err, errno, "cannot read source %s", path);
 	digest_text(s, real);
 	if (S_ISREG(info.st_mode)) {
-		digest_number(s, (uint64_t)info.st_size);
-		digest_number(s, (uint64_t)info.st_mtim.tv_sec);
-		digest_number(s, (uint64_t)info.st_mtim.tv_nsec);
+		const uint64_t numbers[] = {(uint64_t)info.st_size, (uint64_t)info.st_mtim.tv_sec, (uint64_t)info.st_mtim.tv_nsec};
+
+		gn_sha256_update(s, numbers, sizeof numbers);
 	}
 	return GN_OK;
 }

@@ -13,12 +13,7 @@
 
 static const uint8_t only_nonce[GN_AEAD_NONCE_BYTES]; /* of a key that is used once */
 
-static uint64_t spooled_bytes(const struct gn_pack_set *set, size_t len_bytes)
-{
-	return len_bytes + (set->encrypt ? GN_DATA_SALT_BYTES + GN_AEAD_TAG_BYTES : 0);
-}
-
-/* out: spooled_bytes(). */
+/* out: salt, image and tag. */
 static enum gn_status encrypt_image(const struct gn_pack_set *set, const void *bytes, size_t len_bytes, unsigned char *out,
 				    struct gn_err *err)
 {
@@ -38,7 +33,7 @@ static enum gn_status encrypt_image(const struct gn_pack_set *set, const void *b
 enum gn_status gn_pack_spool_add(struct gn_pack_set *set, pthread_mutex_t *lock, const void *bytes, size_t len_bytes, uint64_t *offset,
 				 struct gn_err *err)
 {
-	const uint64_t total = spooled_bytes(set, len_bytes);
+	const uint64_t total = len_bytes + (set->encrypt ? GN_DATA_SALT_BYTES + GN_AEAD_TAG_BYTES : 0);
 	unsigned char *text = set->encrypt ? malloc(total) : NULL;
 	enum gn_status status = GN_OK;
 

@@ -38,20 +38,6 @@ static enum gn_status take_file(void *context, const struct gn_source_file *file
 	return status ? status : w->sink->picture(w->sink->context, &p, err);
 }
 
-static enum gn_status take_empty(void *context, const char *name, const struct gn_source_levels *levels, struct gn_err *err)
-{
-	(void)context;
-	(void)name;
-	(void)levels;
-	(void)err;
-	return GN_OK;
-}
-
-static void take_passed(void *context)
-{
-	(void)context;
-}
-
 static enum gn_status walk_sample(struct walk *w, const struct gn_dataset *d, uint64_t index, struct gn_err *err)
 {
 	char inside[PATH_MAX], name[PATH_MAX];
@@ -106,7 +92,8 @@ static int is_image(const char *path)
 
 static enum gn_status walk_source(struct walk *w, struct gn_err *err)
 {
-	const struct gn_source_sink sink = {w, take_file, take_empty, take_passed};
+	uint64_t passed = 0;
+	const struct gn_source_sink sink = {w, take_file, NULL, &passed};
 	struct gn_picture p = {.name = w->source, .in_file = 1};
 	enum gn_status status;
 	struct stat info;

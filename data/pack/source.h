@@ -20,6 +20,7 @@
 #include "src/base/status.h"
 
 #include <stddef.h>
+#include <stdint.h>
 
 /* The first two folders of a path; borrowed during the call. */
 struct gn_source_levels {
@@ -43,10 +44,9 @@ struct gn_source_file {
 struct gn_source_sink {
 	void *context;
 	enum gn_status (*file)(void *context, const struct gn_source_file *file, struct gn_err *err);
-	/* A folder or inner archive that is empty or holds only ignored entries. */
+	/* A folder or inner archive that is empty or holds only ignored entries. NULL: they are left out. */
 	enum gn_status (*empty)(void *context, const char *name, const struct gn_source_levels *levels, struct gn_err *err);
-	/* An ignored file or folder. */
-	void (*passed)(void *context);
+	uint64_t *passed; /* ignored files and folders are added to it */
 };
 
 /* Walks path: a folder, in the order of its names, or a tar archive. */

@@ -179,8 +179,7 @@ static enum gn_status hand_over(const struct walk *w, const struct listing *l, s
 {
 	enum gn_status status = GN_OK;
 
-	for (size_t i = 0; i < l->passed; i++)
-		w->sink->passed(w->sink->context);
+	*w->sink->passed += l->passed;
 	for (size_t i = 0; i < l->count && !status; i++) {
 		const struct entry *e = &l->entries[i];
 		char inside[GN_SHARD_NAME_MAX + 3], buffer[GN_SHARD_NAME_MAX + 3];
@@ -188,8 +187,10 @@ static enum gn_status hand_over(const struct walk *w, const struct listing *l, s
 
 		snprintf(inside, sizeof inside, "%s%s", e->name, e->empty_folder ? "/" : "");
 		file.levels = gn_source_levels_of(inside, 0, buffer, sizeof buffer);
-		status = e->empty_folder ? w->sink->empty(w->sink->context, e->name, &file.levels, err)
-					 : w->sink->file(w->sink->context, &file, err);
+		if (!e->empty_folder)
+			status = w->sink->file(w->sink->context, &file, err);
+		else if (w->sink->empty)
+			status = w->sink->empty(w->sink->context, e->name, &file.levels, err);
 	}
 	return status;
 }

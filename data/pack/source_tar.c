@@ -114,7 +114,7 @@ static enum gn_status report_empty(const struct tar *t, const char *name, size_t
 	struct gn_source_levels levels;
 	enum gn_status status = full_name(t, name, "/", full, err);
 
-	if (status)
+	if (status || !t->sink->empty)
 		return status;
 	levels = gn_source_levels_of(full, inner_len, buffer, sizeof buffer);
 	return t->sink->empty(t->sink->context, name, &levels, err);
@@ -282,7 +282,7 @@ static enum gn_status walk_entry(struct tar *t, struct archive_entry *entry, str
 		return GN_OK;
 	if (passes_over(name, archive_entry_filetype(entry) == AE_IFDIR)) {
 		if (archive_entry_filetype(entry) != AE_IFDIR)
-			t->sink->passed(t->sink->context);
+			++*t->sink->passed;
 		return GN_OK;
 	}
 	if (archive_entry_filetype(entry) == AE_IFLNK)

@@ -37,11 +37,6 @@ static void class_gratings(uint32_t class_id, struct grating *g)
 	}
 }
 
-static unsigned char to_pixel(double value)
-{
-	return value <= 0 ? 0 : value >= 255 ? 255 : (unsigned char)(value + 0.5);
-}
-
 static void draw(const struct gn_synthetic_shape *shape, struct grating *g, struct gn_rng *rng, unsigned char *pixels)
 {
 	double light = 118 + 20 * gn_rng_uniform(rng);
@@ -61,7 +56,7 @@ static void draw(const struct gn_synthetic_shape *shape, struct grating *g, stru
 
 				for (int i = 0; i < GRATINGS; i++)
 					value += g[i].colour[c] * wave[i];
-				*pixels++ = to_pixel(value);
+				*pixels++ = value <= 0 ? 0 : value >= 255 ? 255 : (unsigned char)(value + 0.5);
 			}
 		}
 	}

@@ -90,19 +90,6 @@ static void auto_augment(struct gn_rng *rng, struct gn_bitmap *b)
 			apply(GN_POLICY_IMAGENET, steps[i].op, steps[i].bin, rng, b);
 }
 
-static void rand_augment(const struct gn_auto_augment *a, struct gn_rng *rng, struct gn_bitmap *b)
-{
-	for (uint32_t i = 0; i < a->ops; i++)
-		apply(GN_POLICY_RAND, (enum gn_image_op)gn_rng_below(rng, GN_OP_OF_POLICIES), (int)a->magnitude, rng, b);
-}
-
-static void trivial_augment(struct gn_rng *rng, struct gn_bitmap *b)
-{
-	enum gn_image_op op = (enum gn_image_op)gn_rng_below(rng, GN_OP_OF_POLICIES);
-
-	apply(GN_POLICY_TRIVIAL, op, (int)gn_rng_below(rng, GN_POLICY_BINS), rng, b);
-}
-
 /* The four changes in random order, as ColorJitter. */
 static void jitter(const double by[4], struct gn_rng *rng, struct gn_bitmap *b)
 {
@@ -135,17 +122,19 @@ int gn_auto_augment_is_on(const struct gn_auto_augment *a)
 
 void gn_auto_augment_apply(const struct gn_auto_augment *a, uint64_t seed, uint32_t epoch, uint64_t index, struct gn_bitmap *b)
 {
+	uint32_t ops = a->policy == GN_POLICY_RAND ? a->ops : a->policy == GN_POLICY_TRIVIAL;
 	struct gn_rng rng;
 
 	gn_rng_init(&rng, seed, GN_RNG_POLICY, epoch, (uint32_t)index);
 	if (jitters(a))
 		jitter(a->jitter, &rng, b);
-	if (a->policy == GN_POLICY_RAND)
-		rand_augment(a, &rng, b);
-	else if (a->policy == GN_POLICY_TRIVIAL)
-		trivial_augment(&rng, b);
-	else if (a->policy == GN_POLICY_IMAGENET)
+	if (a->policy == GN_POLICY_IMAGENET)
 		auto_augment(&rng, b);
+	for (uint32_t i = 0; i < ops; i++) {
+		enum gn_image_op op = (enum gn_image_op)gn_rng_below(&rng, GN_OP_OF_POLICIES);
+
+		apply(a->policy, op, a->policy == GN_POLICY_RAND ? (int)a->magnitude : (int)gn_rng_below(&rng, GN_POLICY_BINS), &rng, b);
+	}
 }
 
 void gn_random_erase(double p, uint64_t seed, uint32_t epoch, uint64_t index, uint32_t channels, uint32_t height, uint32_t width,

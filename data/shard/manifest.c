@@ -319,24 +319,18 @@ int gn_manifest_is_there(const char *directory)
 	return !gn_path_join(path, sizeof path, directory, GN_MANIFEST_NAME, NULL) && !access(path, F_OK);
 }
 
-static int is_dataset(const char *parent, const char *name)
-{
-	char folder[PATH_MAX];
-
-	return !gn_path_join(folder, sizeof folder, parent, name, NULL) && gn_manifest_is_there(folder);
-}
-
 enum gn_status gn_manifest_check_parent(const char *directory, struct gn_err *err)
 {
 	struct dirent **names;
 	int count = scandir(directory, &names, NULL, alphasort), found = 0;
-	char text[2][NAME_MAX + 1];
+	char text[2][NAME_MAX + 1], folder[PATH_MAX];
 	const char *slash = *directory && directory[strlen(directory) - 1] == '/' ? "" : "/";
 
 	if (count < 0)
 		return GN_OK;
 	for (int i = 0; i < count; i++) {
-		if (found < 2 && names[i]->d_name[0] != '.' && is_dataset(directory, names[i]->d_name))
+		if (found < 2 && names[i]->d_name[0] != '.' && !gn_path_join(folder, sizeof folder, directory, names[i]->d_name, NULL) &&
+		    gn_manifest_is_there(folder))
 			snprintf(text[found++], sizeof *text, "%s", names[i]->d_name);
 		free(names[i]);
 	}

@@ -44,7 +44,8 @@ int scandir(const char *restrict path, struct dirent ***restrict list, int (*fil
 
 struct seen {
 	char last[256];
-	int files, empty, passed, problems, second;
+	int files, empty, problems, second;
+	uint64_t passed;
 };
 
 static enum gn_status take_file(void *context, const struct gn_source_file *file, struct gn_err *err)
@@ -73,13 +74,6 @@ static enum gn_status take_empty(void *context, const char *name, const struct g
 	assert_null(levels->second);
 	s->empty++;
 	return GN_OK;
-}
-
-static void take_passed(void *context)
-{
-	struct seen *s = context;
-
-	s->passed++;
 }
 
 static void touch(const char *name)
@@ -137,7 +131,7 @@ static int remove_tree(void **state)
 
 static void walk(struct seen *s, int threads)
 {
-	const struct gn_source_sink sink = {s, take_file, take_empty, take_passed};
+	const struct gn_source_sink sink = {s, take_file, take_empty, &s->passed};
 	struct gn_thread_pool *pool;
 	struct gn_err err;
 
@@ -186,7 +180,7 @@ static enum gn_status stop_at_once(void *context, const struct gn_source_file *f
 static void an_end_waits_for_what_is_being_listed(void **state)
 {
 	struct seen s = {0};
-	const struct gn_source_sink sink = {&s, stop_at_once, take_empty, take_passed};
+	const struct gn_source_sink sink = {&s, stop_at_once, take_empty, &s.passed};
 	struct gn_thread_pool *pool;
 	struct gn_err err;
 
