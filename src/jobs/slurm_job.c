@@ -71,7 +71,7 @@ static double seconds_of(const char *text)
 }
 
 /* The value of " KEY=" in a line of scontrol, up to the next " Key="; "" when it is not there or "(null)". */
-static void field(const char *line, const char *key, char *out, size_t size)
+static const char *field(const char *line, const char *key, char *out, size_t size)
 {
 	size_t len = strlen(key);
 	const char *at = line, *end;
@@ -81,7 +81,7 @@ static void field(const char *line, const char *key, char *out, size_t size)
 	while ((at = strstr(at, key)) && (at[len] != '=' || (at != line && at[-1] != ' ')))
 		at += len;
 	if (!at)
-		return;
+		return out;
 	at += len + 1;
 	for (end = at; *end && *end != '\n'; end++) {
 		const char *next = end + 1;
@@ -93,24 +93,21 @@ static void field(const char *line, const char *key, char *out, size_t size)
 			break;
 	}
 	snprintf(value, sizeof value, "%.*s", (int)(end - at < 4000 ? end - at : 4000), at);
-	if (strcmp(value, "(null)"))
-		gn_text_visible(value, out, size);
+	return strcmp(value, "(null)") ? gn_text_visible(value, out, size) : out;
 }
 
 static double number(const char *line, const char *key)
 {
 	char text[64];
 
-	field(line, key, text, sizeof text);
-	return strtod(text, NULL);
+	return strtod(field(line, key, text, sizeof text), NULL);
 }
 
 int gn_slurm_job_parse(const char *line, struct gn_slurm_job *j)
 {
 	char text[1024], array[64];
 
-	field(line, "JobId", text, sizeof text);
-	if (!*text)
+	if (!*field(line, "JobId", text, sizeof text))
 		return 0;
 	memset(j, 0, sizeof *j);
 	snprintf(j->id, sizeof j->id, "%.*s", 63, text);
@@ -125,17 +122,13 @@ int gn_slurm_job_parse(const char *line, struct gn_slurm_job *j)
 		j->reason[0] = 0;
 	field(line, "Command", j->script, sizeof j->script);
 	field(line, "NodeList", j->nodes, sizeof j->nodes);
-	field(line, "SubmitTime", text, sizeof text);
-	j->submit_time = time_of(text);
-	field(line, "StartTime", text, sizeof text);
-	j->start_time = time_of(text);
-	field(line, "MinMemoryNode", text, sizeof text);
-	j->memory_bytes = bytes_of(text);
+	j->submit_time = time_of(field(line, "SubmitTime", text, sizeof text));
+	j->start_time = time_of(field(line, "StartTime", text, sizeof text));
+	j->memory_bytes = bytes_of(field(line, "MinMemoryNode", text, sizeof text));
 	j->restarts = (int)number(line, "Restarts");
 	j->node_count = (int)number(line, "NumNodes");
 	j->cpus = (int)number(line, "NumCPUs");
-	field(line, "MinMemoryCPU", text, sizeof text);
-	if (*text && j->node_count > 0)
+	if (*field(line, "MinMemoryCPU", text, sizeof text) && j->node_count > 0)
 		j->memory_bytes = bytes_of(text) * j->cpus / j->node_count;
 	return 1;
 }
@@ -147,16 +140,10 @@ enum column { ID, STATE, SUBMIT, ELIGIBLE, START, END, ELAPSED, CPUS, NODES, MEM
 /* Splits one row in place; 0 when it has too few columns. */
 static int split(char *row, char *columns[COLUMNS])
 {
-	for (int c = 0; c < COLUMNS; c++) {
-		columns[c] = row;
-		if (c == COLUMNS - 1)
-			return 1;
-		row = strchr(row, '|');
-		if (!row)
-			return 0;
-		*row++ = 0;
-	}
-	return 1;
+	for (int c = 0; c < COLUMNS - 1 && row; c++)
+		columns[c] = strsep(&row, "|");
+	columns[COLUMNS - 1] = row;
+	return row != NULL;
 }
 
 /* The script is the last word of what was submitted. */
