@@ -212,13 +212,6 @@ static enum gn_status prepare_and_run(const struct exec_options *o, const struct
 	return status;
 }
 
-/* The same refusal on all ranks is told once. */
-static int refuse(const struct gn_world *w, struct gn_err *err)
-{
-	err->told |= w && gn_world_rank(w) && (err->status == GN_ERR_USAGE || err->status == GN_ERR_MISMATCH);
-	return gn_cmd_fail("exec", err);
-}
-
 static int run(const void *options, const struct gn_text_list *positional)
 {
 	const struct exec_options *o = options;
@@ -240,8 +233,11 @@ static int run(const void *options, const struct gn_text_list *positional)
 		gn_log_set_rank(log, gn_world_rank(world));
 	if (!status)
 		status = prepare_and_run(o, positional, argv, world, log, &code, &err);
-	if (status)
-		code = refuse(world, &err);
+	if (status) {
+		/* the same refusal on all ranks is told once */
+		err.told |= world && gn_world_rank(world) && (err.status == GN_ERR_USAGE || err.status == GN_ERR_MISMATCH);
+		code = gn_cmd_fail("exec", &err);
+	}
 	gn_world_destroy(world);
 	gn_log_destroy(quiet);
 	gn_log_destroy(log);

@@ -290,12 +290,6 @@ static const struct signature signatures[] = {
 	{0, 1, "{", "JSON"},
 };
 
-/* Whether the bytes start with the HDF5 signature; a truncated signature counts. */
-static int is_hdf5(const char *bytes, size_t len)
-{
-	return !memcmp(bytes, "\x89HDF\r\n\x1a\n", len < 8 ? len : 8);
-}
-
 static int is_text(const char *bytes, size_t len)
 {
 	for (size_t i = 0; i < len; i++)
@@ -314,7 +308,8 @@ static const char *file_type(const char *path)
 
 	if (begun <= 0)
 		return begun ? "not readable" : "an empty file";
-	if (is_hdf5(bytes, len))
+	/* a truncated signature counts */
+	if (!memcmp(bytes, "\x89HDF\r\n\x1a\n", len < 8 ? len : 8))
 		return NULL;
 	for (size_t i = 0; i < sizeof signatures / sizeof *signatures; i++) {
 		const struct signature *s = &signatures[i];

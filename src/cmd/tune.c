@@ -50,15 +50,6 @@ static void print_path(const char *name, const struct gn_cost_path *p, const str
 	}
 }
 
-static void print_json(const struct gn_tune_result *r)
-{
-	struct gn_json j;
-
-	gn_json_init(&j);
-	gn_tuning_table_json(r, &j);
-	gn_cmd_print_json(&j);
-}
-
 static void print_picks(const struct gn_cost *c)
 {
 	if (c->pick_count)
@@ -75,8 +66,12 @@ static void print_picks(const struct gn_cost *c)
 
 static void print_all(const struct tune_options *o, const struct gn_tune_result *r)
 {
+	struct gn_json j;
+
 	if (o->json) {
-		print_json(r);
+		gn_json_init(&j);
+		gn_tuning_table_json(r, &j);
+		gn_cmd_print_json(&j);
 		return;
 	}
 	printf("# %s\n", r->signature);

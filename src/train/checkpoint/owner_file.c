@@ -31,13 +31,6 @@ static void copy_variable(const char *name, char *out, size_t size)
 	snprintf(out, size, "%s", value ? value : "");
 }
 
-static void read_boot(char boot[65])
-{
-	memset(boot, 0, 65);
-	gn_file_read_start("/proc/sys/kernel/random/boot_id", boot, 65);
-	boot[strcspn(boot, "\n")] = '\0';
-}
-
 enum gn_status gn_owner_identify(struct gn_owner_identity *self, struct gn_err *err)
 {
 	const char *restart = getenv("SLURM_RESTART_COUNT");
@@ -56,7 +49,8 @@ enum gn_status gn_owner_identify(struct gn_owner_identity *self, struct gn_err *
 	self->pid = getpid();
 	self->pid_start = gn_owner_start_of(self->pid);
 	self->pid_namespace = stat("/proc/self/ns/pid", &space) ? 0 : (int64_t)space.st_ino;
-	read_boot(self->boot);
+	gn_file_read_start("/proc/sys/kernel/random/boot_id", self->boot, sizeof self->boot);
+	self->boot[strcspn(self->boot, "\n")] = '\0';
 	return GN_OK;
 }
 
@@ -81,7 +75,6 @@ static void json_identity(struct gn_json *j, const struct gn_owner_identity *who
 
 	gmtime_r(&now, &utc);
 	strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%SZ", &utc);
-	gn_json_object(j, NULL);
 	gn_json_string(j, "format", "gannet-owner");
 	gn_json_string(j, "host", who->host);
 	gn_json_string(j, "cluster", who->cluster);
@@ -106,7 +99,7 @@ static enum gn_status write_identity(int file, const char *path, const struct gn
 	struct gn_json j;
 	enum gn_status status;
 
-	gn_json_init(&j);
+	gn_json_begin(&j);
 	json_identity(&j, who);
 	if (gn_json_failed(&j))
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %s", path);
@@ -169,19 +162,17 @@ static void parse(const char *text, size_t len, struct gn_owner_identity *who)
 	json_t *root = json_loadb(text, len, 0, NULL);
 
 	memset(who, 0, sizeof *who);
-	if (root) {
-		take_text(root, "host", who->host, sizeof who->host);
-		take_text(root, "cluster", who->cluster, sizeof who->cluster);
-		take_text(root, "job", who->job, sizeof who->job);
-		take_text(root, "boot", who->boot, sizeof who->boot);
-		take_text(root, "nonce", who->nonce, sizeof who->nonce);
-		take_text(root, "run", who->run, sizeof who->run);
-		who->world = json_integer_value(json_object_get(root, "world"));
-		who->restart = json_integer_value(json_object_get(root, "restart"));
-		who->pid = json_integer_value(json_object_get(root, "pid"));
-		who->pid_start = json_integer_value(json_object_get(root, "pid_start"));
-		who->pid_namespace = json_integer_value(json_object_get(root, "pid_namespace"));
-	}
+	take_text(root, "host", who->host, sizeof who->host);
+	take_text(root, "cluster", who->cluster, sizeof who->cluster);
+	take_text(root, "job", who->job, sizeof who->job);
+	take_text(root, "boot", who->boot, sizeof who->boot);
+	take_text(root, "nonce", who->nonce, sizeof who->nonce);
+	take_text(root, "run", who->run, sizeof who->run);
+	who->world = json_integer_value(json_object_get(root, "world"));
+	who->restart = json_integer_value(json_object_get(root, "restart"));
+	who->pid = json_integer_value(json_object_get(root, "pid"));
+	who->pid_start = json_integer_value(json_object_get(root, "pid_start"));
+	who->pid_namespace = json_integer_value(json_object_get(root, "pid_namespace"));
 	json_decref(root);
 }
 

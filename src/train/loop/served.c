@@ -83,15 +83,9 @@ static enum gn_status make_server(struct served *v, struct gn_err *err)
 	return status ? status : gn_server_create(&so, &v->server, err);
 }
 
-static enum gn_status make_client(struct served *v, struct gn_err *err)
-{
-	struct gn_server_client_options co = {.comm = v->world, .messages = v->messages, .own = v->server, .spec = v->spec};
-
-	return v->group ? gn_server_client_create(&co, &v->client, err) : GN_OK;
-}
-
 static enum gn_status create(struct served *v, const char *agreed_text, struct gn_err *err)
 {
+	struct gn_server_client_options co;
 	enum gn_status status = check_ranks(v, agreed_text, err);
 
 	if (!status)
@@ -100,8 +94,9 @@ static enum gn_status create(struct served *v, const char *agreed_text, struct g
 		status = gn_messages_create(v->world, &v->messages, err);
 	if (!status)
 		status = make_server(v, err);
-	if (!status)
-		status = make_client(v, err);
+	co = (struct gn_server_client_options){.comm = v->world, .messages = v->messages, .own = v->server, .spec = v->spec};
+	if (!status && v->group)
+		status = gn_server_client_create(&co, &v->client, err);
 	return gn_agree_status(v->world, status, err);
 }
 

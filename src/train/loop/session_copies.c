@@ -372,14 +372,6 @@ static enum gn_status give(struct chosen *x, struct gn_session *s, struct gn_err
 	return status;
 }
 
-/* One of another step would be of a run that has not been. */
-static void keep_chosen(struct gn_carried *c, const struct chosen *x)
-{
-	for (int i = 0; i < GN_CARRIED_COPIES; i++)
-		if (&c->copies[i] != x->mine)
-			gn_carried_copy_release(&c->copies[i]);
-}
-
 enum gn_status gn_session_give_copies(struct gn_carried *c, struct gn_session *s, int64_t *number, int *done, struct gn_strbuf *told,
 				      struct gn_err *err)
 {
@@ -394,8 +386,10 @@ enum gn_status gn_session_give_copies(struct gn_carried *c, struct gn_session *s
 			gn_strbuf_printf(told, "; %d stage%s from the copy of another one's rank", x.of_others, gn_text_plural((uint64_t)x.of_others));
 		else if (x.of_others)
 			gn_strbuf_printf(told, "; %d part%s of the optimizer's state from copies", x.of_others, gn_text_plural((uint64_t)x.of_others));
-		if (!status)
-			keep_chosen(c, &x);
+		/* one of another step would be of a run that has not been */
+		for (int i = 0; i < GN_CARRIED_COPIES && !status; i++)
+			if (&c->copies[i] != x.mine)
+				gn_carried_copy_release(&c->copies[i]);
 	} else if (!status && x.what.pieces) {
 		gn_strbuf_printf(told, "no rank that is left has %s %d of the run's state", piece, x.missing);
 	}

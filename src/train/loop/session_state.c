@@ -367,14 +367,6 @@ static enum gn_status share_slots(struct gn_session *s, const struct origin *fro
 	return status;
 }
 
-/* After parameters, in the run's order. */
-static enum gn_status restore_shard(struct gn_session *s, const struct origin *from, struct gn_err *err)
-{
-	if (gn_replica_has_average(&s->replica))
-		gn_ema_set(&s->replica.ema, s->replica.params.host, s->replica.buffers.host);
-	return from->resumed ? gn_session_restore_parts(s, from->folder, &from->info, err) : GN_OK;
-}
-
 enum gn_status gn_session_restore(struct gn_session *s, int *resumed, struct gn_err *err)
 {
 	size_t params = gn_model_param_elements(s->model) * sizeof(float);
@@ -410,8 +402,10 @@ enum gn_status gn_session_restore(struct gn_session *s, int *resumed, struct gn_
 	if (status)
 		return status;
 	gn_session_take_layouts(s);
-	if (s->replica.shard && !s->pipeline)
-		status = restore_shard(s, &shared, err);
+	if (s->replica.shard && !s->pipeline && gn_replica_has_average(&s->replica))
+		gn_ema_set(&s->replica.ema, s->replica.params.host, s->replica.buffers.host);
+	if (s->replica.shard && !s->pipeline && shared.resumed)
+		status = gn_session_restore_parts(s, shared.folder, &shared.info, err);
 	if (!status)
 		status = gn_agree_status(s->comm, gn_replica_send(&s->replica, err), err);
 	if (status)

@@ -210,18 +210,12 @@ void gn_bucket_autotune_destroy(struct gn_bucket_autotune *t, const struct gn_re
 	free(t);
 }
 
-static enum gn_status create(const struct gn_bucket_autotune_options *o, const struct gn_reducer_config *config,
-			     struct gn_reducer **out, struct gn_err *err)
-{
-	return gn_reducer_create(&o->reducer, config, out, err);
-}
-
 static enum gn_status take_saved(const struct gn_bucket_autotune_options *o, const struct gn_reducer_config *config,
 				 struct gn_reducer **reducer, struct gn_err *err)
 {
 	struct gn_reducer *x;
 	struct gn_strbuf text = {0};
-	enum gn_status status = gn_agree_status(o->reducer.comm, create(o, config, &x, err), err);
+	enum gn_status status = gn_agree_status(o->reducer.comm, gn_reducer_create(&o->reducer, config, &x, err), err);
 
 	if (status)
 		return status;
@@ -241,7 +235,7 @@ static enum gn_status create_candidates(struct gn_bucket_autotune *t, const stru
 	t->candidates[0] = first;
 	t->count = 1;
 	for (int i = 1; i < count; i++) {
-		enum gn_status status = create(&t->options, &configs[i], &t->candidates[t->count], err);
+		enum gn_status status = gn_reducer_create(&t->options.reducer, &configs[i], &t->candidates[t->count], err);
 
 		if (status)
 			return status;

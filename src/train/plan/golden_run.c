@@ -72,13 +72,6 @@ static void compare_first(struct run *r, const char *quantity, const struct gn_p
 		gn_tolerance_number(&r->tolerance, x[i], json_number_value(json_array_get(first, i)));
 }
 
-/* A gradient that is 0 but for the rounding of double precision, such as that of a batch norm's shift before another batch norm, is
- * measured by the largest one. */
-static double gradient_scale(double l2, double largest)
-{
-	return l2 < 1e-9 * largest ? largest : l2;
-}
-
 static double largest_gradient(const struct run *r)
 {
 	double largest = 0;
@@ -91,6 +84,8 @@ static double largest_gradient(const struct run *r)
 	return largest;
 }
 
+/* A gradient that is 0 but for the rounding of double precision, such as that of a batch norm's shift before another batch norm, is
+ * measured by the largest one. */
 static void compare_gradients(struct run *r)
 {
 	double bound = bounds_of(r)->gradient, largest = largest_gradient(r);
@@ -99,7 +94,7 @@ static void compare_gradients(struct run *r)
 		const struct gn_param *p = gn_model_param(r->g->model, i);
 		const json_t *summary = json_object_get(r->g->grads, p->name);
 		const float *x = r->grads + p->offset;
-		double l2 = field(summary, "l2"), scale = gradient_scale(l2, largest);
+		double l2 = field(summary, "l2"), scale = l2 < 1e-9 * largest ? largest : l2;
 
 		gn_tolerance_single(&r->tolerance, "gradient norm", p->name, GN_SHARE_QUANTITY, bound, scale,
 				 norm(p->count, x), l2);
@@ -158,14 +153,6 @@ static void compare_logits(struct run *r, const float *logits)
 			 norm((size_t)g->batch * g->classes, logits), g->logits_l2);
 }
 
-/* To the device, and to the host. */
-static enum gn_status send(struct run *r, struct gn_err *err)
-{
-	enum gn_status s = gn_array_send(&r->arrays[PARAMS], r->device.stream, err);
-
-	return s ? s : gn_array_send(&r->arrays[BUFFERS], r->device.stream, err);
-}
-
 static enum gn_status fetch(struct run *r, struct gn_err *err)
 {
 	enum gn_status s = gn_array_fetch(&r->arrays[GRADS], r->device.stream, err);
@@ -184,8 +171,10 @@ static enum gn_status one_step(struct run *r, int step, struct gn_err *err)
 					    .count = gn_model_param_elements(g->model), .weight_decay = g->weight_decay, .lr_scale = 1};
 	const float *logits;
 	double loss;
-	enum gn_status s = send(r, err);
+	enum gn_status s = gn_array_send(&r->arrays[PARAMS], r->device.stream, err);
 
+	if (!s)
+		s = gn_array_send(&r->arrays[BUFFERS], r->device.stream, err);
 	if (!s)
 		s = gn_plan_forward(r->plan, r->images, (uint64_t)step, &logits, err);
 	if (!s && step == 0)

@@ -100,14 +100,6 @@ void gn_plan_destroy(struct gn_plan *p)
 	free(p);
 }
 
-/* Prefixes an error with the node of o. */
-static enum gn_status failed_in(struct gn_plan *p, const struct gn_plan_op *o, enum gn_status s, struct gn_err *err)
-{
-	p->phase = GN_PHASE_NEW;
-	gn_err_prefix(err, "%s, node %d %s", gn_model_name(p->model), o->node, gn_model_node(p->model, o->node)->name);
-	return s;
-}
-
 /* o NULL: the loss. */
 static void mark(const struct gn_plan *p, const struct gn_plan_op *o, int backward, int ended)
 {
@@ -249,8 +241,12 @@ enum gn_status gn_plan_queue(struct gn_plan *p, const struct gn_plan_range *rang
 		enum gn_status s = !o ? queue_loss(p, halves, err) : at < p->op_count ? queue_forward(p, o, halves, number, err) :
 										queue_backward(p, o, halves, accumulated, err);
 
+		if (s && o) {
+			p->phase = GN_PHASE_NEW;
+			gn_err_prefix(err, "%s, node %d %s", gn_model_name(p->model), o->node, gn_model_node(p->model, o->node)->name);
+		}
 		if (s)
-			return o ? failed_in(p, o, s, err) : s;
+			return s;
 	}
 	return GN_OK;
 }
@@ -275,17 +271,10 @@ static enum gn_status gather_logits(struct gn_plan *p, struct gn_err *err)
 	return s;
 }
 
-static enum gn_status store_logits(struct gn_plan *p, struct gn_err *err)
-{
-	const struct gn_plan_tensor *last = &p->tensors[p->logits_tensor];
-
-	return p->loss_numbers ? gather_logits(p, err)
-			       : gn_compute_store(p->device.compute, &last->layout, gn_plan_address(p, last->data), p->logits, err);
-}
-
 enum gn_status gn_plan_forward(struct gn_plan *p, const void *images, uint64_t number, const float **logits,
 			       struct gn_err *err)
 {
+	const struct gn_plan_tensor *last = &p->tensors[p->logits_tensor];
 	enum gn_status s;
 
 	if (p->options.training && (p->options.group || p->options.tensor))
@@ -302,7 +291,8 @@ enum gn_status gn_plan_forward(struct gn_plan *p, const void *images, uint64_t n
 	if (!s)
 		s = gn_plan_queue_forward(p, number, err);
 	if (!s && gn_model_is_end(p->model))
-		s = store_logits(p, err);
+		s = p->loss_numbers ? gather_logits(p, err)
+				    : gn_compute_store(p->device.compute, &last->layout, gn_plan_address(p, last->data), p->logits, err);
 	if (!s)
 		s = gn_stream_wait(p->device.stream, err);
 	if (s)
