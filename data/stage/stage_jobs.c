@@ -19,6 +19,7 @@
 struct shard_job {
 	struct gn_stage_run *s;
 	uint32_t shard;
+	int is_foreign; /* of another user's folder */
 };
 
 static void fail(struct gn_stage_run *s, const struct gn_err *err)
@@ -103,7 +104,7 @@ static int digest_is_right(const char *path, const struct stat *info, const stru
 }
 
 /* Digests an existing shard. Removes it if the digest is wrong (its space is needed) or another user could change it later, and a stage
- * has put it there. */
+ * has put it there; not from a folder of another user's. */
 static void run_check(void *argument)
 {
 	struct shard_job *job = argument;
@@ -114,12 +115,12 @@ static void run_check(void *argument)
 	struct gn_err err;
 
 	if (!stopped(s) && !gn_path_join(path, sizeof path, s->options->to, m->file, &err) && !lstat(path, &info)) {
-		if (gn_stage_is_own_file(&info) && digest_is_right(path, &info, m))
+		if ((job->is_foreign || gn_stage_is_own_file(&info)) && digest_is_right(path, &info, m))
 			s->right[job->shard] = 1;
-		else if (!s->begun && info.st_uid == geteuid()) {
+		else if (!job->is_foreign && !s->begun && info.st_uid == geteuid()) {
 			gn_stage_refuse(path, &err);
 			fail(s, &err);
-		} else if (unlink(path)) {
+		} else if (!job->is_foreign && unlink(path)) {
 			gn_err_errno(&err, errno, "cannot remove the damaged %s", path);
 			fail(s, &err);
 		}
@@ -127,22 +128,8 @@ static void run_check(void *argument)
 	free(job);
 }
 
-static void run_check_foreign(void *argument)
-{
-	struct shard_job *job = argument;
-	struct gn_stage_run *s = job->s;
-	const struct gn_manifest_shard *m = &s->manifest.shards[job->shard];
-	char path[PATH_MAX];
-	struct stat info;
-
-	if (!stopped(s) && !gn_path_join(path, sizeof path, s->options->to, m->file, NULL) && !lstat(path, &info))
-		s->right[job->shard] = (unsigned char)digest_is_right(path, &info, m);
-	free(job);
-}
-
 enum gn_status gn_stage_run_jobs(struct gn_stage_run *s, enum gn_stage_jobs what, struct gn_err *err)
 {
-	void (*const runs[])(void *) = {run_copy, run_check, run_check_foreign};
 	enum gn_status status = GN_OK;
 
 	for (uint32_t i = 0; i < s->manifest.shard_count && !status; i++) {
@@ -155,8 +142,8 @@ enum gn_status gn_stage_run_jobs(struct gn_stage_run *s, enum gn_stage_jobs what
 			status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to stage a shard");
 			break;
 		}
-		*job = (struct shard_job){s, i};
-		gn_thread_pool_submit(s->pool, runs[what], job);
+		*job = (struct shard_job){s, i, what == GN_STAGE_JOBS_CHECK_FOREIGN};
+		gn_thread_pool_submit(s->pool, what == GN_STAGE_JOBS_COPY ? run_copy : run_check, job);
 	}
 	gn_thread_pool_wait(s->pool);
 	if (!status && s->failed)
