@@ -43,9 +43,7 @@ struct builder {
 	int failed;
 };
 
-static void set(struct builder *b, const char *name, const char *format, ...) __attribute__((format(printf, 3, 4)));
-
-static void set(struct builder *b, const char *name, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static void set(struct builder *b, const char *name, const char *format, ...)
 {
 	struct gn_exec_variable *v = &b->out->items[b->out->count];
 	const char *present = b->lookup(b->context, name);

@@ -29,9 +29,7 @@
 #define DISK_BYTES (256u << 20)
 #define DISK_CHUNK (4u << 20)
 
-static void add_problem(struct gn_preflight_host *h, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-static void add_problem(struct gn_preflight_host *h, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void add_problem(struct gn_preflight_host *h, const char *format, ...)
 {
 	size_t len = strlen(h->problem);
 	va_list args;

@@ -65,9 +65,7 @@ static double *value_at(struct gn_preflight_host *h, size_t offset)
 	return (double *)(void *)((char *)h + offset);
 }
 
-static void blame(struct judge *j, int node, const char *what, const char *format, ...) __attribute__((format(printf, 4, 5)));
-
-static void blame(struct judge *j, int node, const char *what, const char *format, ...)
+__attribute__((format(printf, 4, 5))) static void blame(struct judge *j, int node, const char *what, const char *format, ...)
 {
 	struct gn_preflight_problem *p = &j->out[j->problems];
 	va_list args;

@@ -19,7 +19,6 @@
 
 #include <stdatomic.h>
 
-struct gn_coll_device;
 struct gn_coll_backend_op;
 struct gn_comm_progress;
 struct gn_p2p;

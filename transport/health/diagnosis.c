@@ -12,8 +12,7 @@ struct sentence {
 	size_t size, len;
 };
 
-static void append(struct sentence *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void append(struct sentence *s, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void append(struct sentence *s, const char *format, ...)
 {
 	va_list args;
 	int n;

@@ -165,7 +165,6 @@ struct gn_checkpoint_file {
 enum gn_status gn_checkpoint_manifest_write(const char *folder, const struct gn_checkpoint_info *info,
 					    const struct gn_checkpoint_file *files, size_t count, struct gn_err *err);
 /* The member "files" of the object that is open. */
-struct gn_json;
 void gn_checkpoint_files_json(struct gn_json *j, const struct gn_checkpoint_file *files, size_t count);
 /* The caller frees *files. GN_ERR_UNSUPPORTED: a newer format version. */
 enum gn_status gn_checkpoint_manifest_read(const char *folder, struct gn_checkpoint_info *info,

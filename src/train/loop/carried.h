@@ -37,7 +37,6 @@ struct gn_carried {
 };
 
 struct gn_comm;
-struct gn_session;
 struct gn_train_options;
 
 /* Local; a session's state as it was after its last finished step. */

@@ -22,7 +22,6 @@ struct gn_memory_planner {
  * take none. NO_MEMORY is the only failure. */
 enum gn_status gn_memory_planner_place(struct gn_memory_planner *pieces, int count, size_t *total_bytes, struct gn_err *err);
 
-struct gn_plan;
 struct gn_plan_tensor {
 	struct gn_layout layout;
 	int producer; /* operator, -1 for the images */

@@ -45,7 +45,6 @@ struct gn_reply {
 	uint32_t conn, address_bytes;
 };
 
-struct gn_context;
 struct gn_listener;
 
 /* Creates a listener and writes its handle, which need not be aligned. */
