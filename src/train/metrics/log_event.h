@@ -6,7 +6,15 @@
 
 #include <jansson.h>
 #include <math.h>
+#include <string.h>
 #include <time.h>
+
+static inline int gn_event_is(const json_t *line, const char *event)
+{
+	const char *is = json_string_value(json_object_get(line, "event"));
+
+	return is && !strcmp(is, event);
+}
 
 /* NaN if absent or no number. */
 static inline double gn_event_number(const json_t *object, const char *key)

@@ -4,6 +4,7 @@
 #include "src/base/clock.h"
 #include "src/base/file.h"
 #include "src/base/trust.h"
+#include "src/train/metrics/log_event.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -132,13 +133,6 @@ void gn_metrics_log_close(struct gn_metrics_log *log)
 	free(log);
 }
 
-static int is_event(const json_t *line, const char *event)
-{
-	const char *is = json_string_value(json_object_get(line, "event"));
-
-	return is && !strcmp(is, event);
-}
-
 /* NULL: not a regular file, or not readable. */
 static FILE *open_regular(const char *path)
 {
@@ -179,9 +173,9 @@ static void note_eval(void *sought, const json_t *line)
 {
 	struct sought_eval *s = sought;
 
-	if (is_event(line, "start"))
+	if (gn_event_is(line, "start"))
 		s->found = 0;
-	else if (is_event(line, "eval"))
+	else if (gn_event_is(line, "eval"))
 		s->found |= json_integer_value(json_object_get(line, "step")) == (json_int_t)s->step;
 }
 
@@ -197,9 +191,9 @@ static void note_world(void *world, const json_t *line)
 {
 	const json_t *number = json_object_get(line, "world");
 
-	if (is_event(line, "start") || is_event(line, "resume"))
+	if (gn_event_is(line, "start") || gn_event_is(line, "resume"))
 		*(uint64_t *)world = json_is_integer(number) ? (uint64_t)json_integer_value(number) : 1;
-	else if (is_event(line, "end") || is_event(line, "stop") || is_event(line, "failed"))
+	else if (gn_event_is(line, "end") || gn_event_is(line, "stop") || gn_event_is(line, "failed"))
 		*(uint64_t *)world = 0;
 }
 
@@ -234,12 +228,12 @@ static void note_score(void *scores, const json_t *line)
 	json_int_t step = json_integer_value(json_object_get(line, "step"));
 	const json_t *top1 = json_object_get(line, "top1");
 
-	if (is_event(line, "start"))
+	if (gn_event_is(line, "start"))
 		s->count = 0;
-	else if (is_event(line, "resume"))
+	else if (gn_event_is(line, "resume"))
 		while (s->count && s->all[s->count - 1].step > step)
 			s->count--;
-	else if (is_event(line, "eval") && json_is_number(top1))
+	else if (gn_event_is(line, "eval") && json_is_number(top1))
 		add_score(s, step, json_number_value(top1));
 }
 

@@ -343,17 +343,10 @@ static struct gn_curve *begin_run(struct runs *r, const char *path)
 	return c->path ? c : NULL;
 }
 
-static int is_start(const json_t *line)
-{
-	const char *event = json_string_value(json_object_get(line, "event"));
-
-	return event && !strcmp(event, "start");
-}
-
 static int add_text(struct runs *r, const char *text, const char *path)
 {
 	json_t *line = json_loads(text, 0, NULL);
-	struct gn_curve *c = r->count && !is_start(line) ? &r->items[r->count - 1] : begin_run(r, path);
+	struct gn_curve *c = r->count && !gn_event_is(line, "start") ? &r->items[r->count - 1] : begin_run(r, path);
 	int failed = !c;
 
 	if (c && line)
