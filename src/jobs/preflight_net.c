@@ -8,7 +8,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define WINDOW_S 0.25
 #define PING_COUNT 40
@@ -215,16 +214,6 @@ enum gn_status gn_preflight_network(struct gn_comm *comm, double window_s, doubl
 	return status ? status : share(w, rate, latency, err);
 }
 
-/* By how much the time of day is before the monotonic clock. */
-static double day_s(void)
-{
-	struct timespec day, steady;
-
-	clock_gettime(CLOCK_REALTIME, &day);
-	clock_gettime(CLOCK_MONOTONIC, &steady);
-	return (double)(day.tv_sec - steady.tv_sec) + (double)(day.tv_nsec - steady.tv_nsec) / 1e9;
-}
-
 enum gn_status gn_preflight_clocks(struct gn_comm *comm, struct gn_preflight_host *h, struct gn_err *err)
 {
 	struct gn_clock_offset offset;
@@ -234,7 +223,8 @@ enum gn_status gn_preflight_clocks(struct gn_comm *comm, struct gn_preflight_hos
 
 	if (status)
 		return status;
-	mine = day_s() + (double)offset.ahead_ns / 1e9;
+	/* by how much the time of day is before the monotonic clock */
+	mine = gn_clock_unix_s() - gn_clock_s() + (double)offset.ahead_ns / 1e9;
 	status = gn_world_exchange(gn_comm_world(comm), &mine, sizeof mine, &all, err);
 	if (status)
 		return status;

@@ -1,12 +1,12 @@
 #include "src/train/metrics/node_load.h"
 
+#include "src/base/clock.h"
 #include "src/base/file.h"
 
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 static double read_number(const char *path)
@@ -71,11 +71,8 @@ static void add_devices(const char *folder, const char *which, const char *in, c
 
 void gn_node_counters_read(struct gn_node_counters *out)
 {
-	struct timespec now;
-
 	memset(out, 0, sizeof *out);
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	out->time_s = (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+	out->time_s = gn_clock_s();
 	read_processors(out);
 	read_memory(out);
 	/* a bridge, a bond or a tunnel has no device of its own: its bytes would count twice */
