@@ -75,13 +75,6 @@ static enum gn_status create_plan(struct gn_replica *r, const struct gn_model *m
 	return status ? status : gn_weight_layouts_take(r->layouts, r->plan, err);
 }
 
-static enum gn_status create_predictor(struct gn_replica *r, const struct gn_model *model, struct gn_err *err)
-{
-	gn_pipe_predictor_destroy(r->predictor);
-	r->predictor = NULL;
-	return gn_pipe_predictor_create(gn_plan_output_layout(r->plan), gn_model_classes(model), &r->predictor, err);
-}
-
 /* The input has the layout in which the stage before computes it. */
 static enum gn_status create_stage(struct gn_replica *r, const struct gn_model *model, struct gn_plan_options *o, struct gn_err *err)
 {
@@ -97,8 +90,11 @@ static enum gn_status create_stage(struct gn_replica *r, const struct gn_model *
 		status = create_plan(r, model, o, err);
 	if (!status)
 		status = create_more_plans(r, model, o, err);
-	if (!status && gn_pipe_stage_schedule(pipe)->kind == GN_PIPE_DECOUPLED && !gn_pipe_stage_is_last(pipe))
-		status = create_predictor(r, model, err);
+	if (!status && gn_pipe_stage_schedule(pipe)->kind == GN_PIPE_DECOUPLED && !gn_pipe_stage_is_last(pipe)) {
+		gn_pipe_predictor_destroy(r->predictor);
+		r->predictor = NULL;
+		status = gn_pipe_predictor_create(gn_plan_output_layout(r->plan), gn_model_classes(model), &r->predictor, err);
+	}
 	if (status == GN_ERR_PEER_LOST)
 		return status;
 	connected = gn_pipe_stage_connect(pipe, o->input, status ? NULL : gn_plan_output_layout(r->plan), o->batch, status ? &told : err);

@@ -44,12 +44,6 @@ void gn_init_formula_batch(int batch, int channels, int side, int classes, float
 		labels[i] = (int32_t)(mixed(label, i) % classes);
 }
 
-/* The formula knows batch norms by torchvision's names of residual networks. */
-static int is_named_norm(const char *name)
-{
-	return strstr(name, "bn") || strstr(name, "downsample.1");
-}
-
 static void formula(const struct gn_param *p, float *out)
 {
 	double scale = 0.01, shift = 0;
@@ -57,7 +51,8 @@ static void formula(const struct gn_param *p, float *out)
 
 	if (p->dims > 1)
 		scale = sqrt(6 / ((double)p->count / (double)p->shape[0]));
-	if (p->kind == GN_PARAM_BN_WEIGHT || (p->kind == GN_PARAM_BN_BIAS && is_named_norm(p->name)))
+	/* batch norms are known by torchvision's names of residual networks */
+	if (p->kind == GN_PARAM_BN_WEIGHT || (p->kind == GN_PARAM_BN_BIAS && (strstr(p->name, "bn") || strstr(p->name, "downsample.1"))))
 		scale = 0.1;
 	if (p->kind == GN_PARAM_BN_WEIGHT)
 		shift = 1;

@@ -231,22 +231,16 @@ static int own_is_fetched(void *context)
 	return !c->options.own || gn_server_fetches(c->options.own) > c->fetches;
 }
 
-/* The other workers' part in it. */
-static enum gn_status serve_fetch(struct gn_server_client *c, struct gn_err *err)
-{
-	enum gn_status status = gn_server_client_wait(c, own_is_fetched, c, err);
-
-	c->fetches++;
-	return status;
-}
-
 enum gn_status gn_server_client_fetch(struct gn_server_client *c, int drains, const struct gn_server_arrays *a, struct gn_err *err)
 {
 	const struct gn_server_fetch fetch = {drains};
 	enum gn_status status;
 
-	if (gn_server_client_worker(c))
-		return serve_fetch(c, err);
+	if (gn_server_client_worker(c)) {
+		status = gn_server_client_wait(c, own_is_fetched, c, err);
+		c->fetches++;
+		return status;
+	}
 	for (int i = 0; i < c->servers && !c->err.status; i++) {
 		struct gn_server_part p = part_of(c, a->elements, i);
 		size_t bytes = (p.end - p.begin) * (size_t)(1 + a->slot_count) * sizeof(float);

@@ -153,12 +153,6 @@ static enum gn_status queue_part(void *context, struct gn_err *err)
 	return gn_plan_queue(r->p, &r->part->range, r->number, r->accumulated, err);
 }
 
-/* Whatever a recording holds besides addresses that never change. */
-static uint64_t key_of(const struct gn_plan *p, const float *accumulated)
-{
-	return (uint64_t)p->loss_scale * 4 + (accumulated != NULL) * 2u + (p->batches.targets.pair_labels != NULL);
-}
-
 /* What the part will read. */
 static enum gn_status ask(struct gn_plan *p, const struct gn_plan_part *part, const struct gn_plan_observer *o, struct gn_err *err)
 {
@@ -195,6 +189,8 @@ static enum gn_status report(struct gn_plan *p, const struct gn_plan_part *part,
 static enum gn_status run_part(struct gn_plan *p, const struct gn_plan_part *part, uint64_t number, const struct gn_plan_observer *o,
 			       const float *accumulated, struct gn_err *err)
 {
+	/* whatever a recording holds besides addresses that never change */
+	const uint64_t key = (uint64_t)p->loss_scale * 4 + (accumulated != NULL) * 2u + (p->batches.targets.pair_labels != NULL);
 	struct part_run r = {p, part, number, accumulated};
 	enum gn_status status;
 
@@ -204,7 +200,7 @@ static enum gn_status run_part(struct gn_plan *p, const struct gn_plan_part *par
 	if (!status && p->options.profiler)
 		status = queue_part(&r, err);
 	else if (!status)
-		status = gn_replay_run(part->replay, p->device.stream, key_of(p, accumulated), queue_part, &r, err);
+		status = gn_replay_run(part->replay, p->device.stream, key, queue_part, &r, err);
 	return status ? status : report(p, part, o, err);
 }
 

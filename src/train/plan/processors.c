@@ -37,14 +37,6 @@ void gn_processors_count(const struct gn_processors_rank *ranks, int count, stru
 	}
 }
 
-/* The same for all that runs on one kernel, whatever its host is called. */
-static void find_kernel(struct gn_comm *comm, char *out, size_t size)
-{
-	memset(out, 0, size);
-	if (gn_file_read_start("/proc/sys/kernel/random/boot_id", out, size) <= 0)
-		snprintf(out, size, "%s", gn_world_host_of(gn_comm_world(comm), gn_comm_rank(comm)));
-}
-
 enum gn_status gn_processors_gather(struct gn_comm *comm, int threads, struct gn_processors *out, struct gn_err *err)
 {
 	int ranks = gn_comm_size(comm);
@@ -52,7 +44,9 @@ enum gn_status gn_processors_gather(struct gn_comm *comm, int threads, struct gn
 	enum gn_status status = all ? GN_OK : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d ranks", ranks);
 
 	memset(&mine, 0, sizeof mine);
-	find_kernel(comm, mine.kernel, sizeof mine.kernel);
+	/* the same for all that runs on one kernel, whatever its host is called */
+	if (gn_file_read_start("/proc/sys/kernel/random/boot_id", mine.kernel, sizeof mine.kernel) <= 0)
+		snprintf(mine.kernel, sizeof mine.kernel, "%s", gn_world_host_of(gn_comm_world(comm), gn_comm_rank(comm)));
 	if (sched_getaffinity(0, sizeof mine.allowed, &mine.allowed))
 		memset(&mine.allowed, 0xff, sizeof mine.allowed);
 	mine.threads = threads;
