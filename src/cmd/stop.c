@@ -3,11 +3,14 @@
 #include "src/base/clock.h"
 #include "src/cmd/cmd.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#define FLUSH_MS 5000
 
 struct gn_stop {
 	struct gn_log *log;
@@ -38,14 +41,27 @@ static void end_before_connect(const struct gn_stop *s, int number)
 	_exit(gn_cmd_exit_code(GN_ERR_STOPPED));
 }
 
+/* Non-zero when all that threads have written has left; a reader that has stopped is waited for no longer than FLUSH_MS. */
+static int flush_output(void)
+{
+	struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+	uint64_t until = gn_clock_ns() + FLUSH_MS * UINT64_C(1000000);
+
+	while (ftrylockfile(stdout)) {
+		if (gn_clock_ns() > until)
+			return 0;
+		gn_clock_sleep_ns(1000000);
+	}
+	return poll(&out, 1, FLUSH_MS) > 0 && !fflush(stdout);
+}
+
 static void end_and_tell(const struct gn_stop *s, int number)
 {
 	const char *rank = getenv("PMIX_RANK") ? getenv("PMIX_RANK") : getenv("RANK");
+	const char *kept = flush_output() ? s->kept : "nobody reads standard output, which may end within a line";
 
-	flockfile(stdout);
-	fflush(stdout);
 	if (!rank || !strcmp(rank, "0"))
-		gn_log_warn(s->log, "ended by SIG%s: %s", sigabbrev_np(number), s->kept);
+		gn_log_warn(s->log, "ended by SIG%s: %s", sigabbrev_np(number), kept);
 	end_by(number);
 }
 

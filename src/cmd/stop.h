@@ -20,7 +20,7 @@ struct gn_stop;
 
 /* Call before any other thread starts. log is borrowed: it receives an early end and the first signal. kept: for commands without steps, what
  * there is of their results when a signal ends them, which the log of rank 0 is told: standard output is flushed then, at the end of what a
- * thread has written under flockfile(), and the process ends by the signal; NULL: as above. */
+ * thread has written under flockfile(), if its reader takes that within some seconds, and the process ends by the signal; NULL: as above. */
 enum gn_status gn_stop_create(struct gn_log *log, const char *kept, struct gn_stop **out, struct gn_err *err);
 /* The signals stay blocked. NULL is fine. */
 void gn_stop_destroy(struct gn_stop *s);

@@ -133,7 +133,7 @@ expect 2 'cannot be combined' 'two formats' "$gannet" predict --checkpoint run -
 expect 2 'SOURCE' 'no source' "$gannet" predict --checkpoint run
 # Ended by Ctrl-C: its reader takes no more than a pipe holds before the signal, and all that comes after it.
 cat >interrupt.py <<'PY'
-import os, signal, socket, subprocess, sys, time
+import fcntl, os, signal, socket, struct, subprocess, sys, termios, time
 gannet = sys.argv[1]
 command = [gannet, "predict", "--checkpoint", "run", "--threads", "1", "--csv"] + ["val"] * 20
 p = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -144,6 +144,15 @@ lines = (first + rest).splitlines()
 assert p.returncode == -signal.SIGINT, p.returncode
 assert rest.endswith("\n") and 1 < len(lines) < 20001 and all(line.count(",") == 11 for line in lines), (len(lines), lines[-1])
 assert "ended by SIGINT: standard output has whole lines" in words, words
+# nobody reads: the pipe is full
+p = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+full = fcntl.fcntl(p.stdout, fcntl.F_SETPIPE_SZ, 4096)
+while struct.unpack("i", fcntl.ioctl(p.stdout, termios.FIONREAD, b"1234"))[0] < full and p.poll() is None:
+    time.sleep(0.01)
+p.send_signal(signal.SIGINT)
+p.wait(timeout=300)
+words = p.stderr.read()
+assert p.returncode == -signal.SIGINT and "ended by SIGINT: nobody reads standard output" in words, (p.returncode, words)
 # eval, while it waits for a second rank: the thread that waits for signals is there
 with socket.socket() as free:
     free.bind(("127.0.0.1", 0))
