@@ -305,9 +305,10 @@ static enum gn_status copy(struct fetch *f, struct gn_fetch_result *out, struct 
 		if (gn_stage_marker_is_of(f->marker, f->o->to))
 			utimensat(AT_FDCWD, f->marker, NULL, AT_SYMLINK_NOFOLLOW);
 	}
-	if (status || out->was_there)
-		return status;
-	status = prepare(f, out, err);
+	if (!status && out->was_there)
+		return gn_staged_make_room(f->o->to, f->file.size, f->o->quota_bytes, f->o->from.log, err);
+	if (!status)
+		status = prepare(f, out, err);
 	if (status)
 		return status;
 	gn_progress_bar_begin(f->o->progress, "copying", "B", f->file.size - out->kept_bytes);

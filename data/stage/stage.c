@@ -87,13 +87,8 @@ static enum gn_status copy_missing(struct gn_stage_run *s, uint64_t bytes, struc
 {
 	const struct gn_stage_options *o = s->options;
 	double start = gn_clock_s();
-	uint64_t all = 0;
 	enum gn_status status = gn_stage_clear_manifest(o->to, err);
 
-	for (uint32_t i = 0; i < s->manifest.shard_count; i++)
-		all += gn_stage_is_ours(s, i) ? s->manifest.shards[i].size_bytes : 0;
-	if (!status)
-		status = gn_staged_make_room(o->to, all, o->quota_bytes, o->log, err);
 	if (!status)
 		status = check_space(s, bytes, err);
 	if (status)
@@ -164,6 +159,9 @@ static enum gn_status fill(struct gn_stage_run *s, struct gn_err *err)
 		return status;
 	count_shards(s);
 	gn_stage_tell_ready(s);
+	status = gn_staged_make_room(o->to, s->result.copied_bytes + s->result.kept_bytes, o->quota_bytes, o->log, err);
+	if (status)
+		return status;
 	if (s->result.copied || !own_manifest_is_there(s))
 		return copy_missing(s, s->result.copied_bytes, err);
 	/* also without news: it says when the copy was last used */

@@ -53,7 +53,7 @@ enum gn_status gn_staged_shrink(struct gn_staged_list *l, const char *except, ui
 /* Before a dataset is staged to the folder `to`: GN_ERR_EXISTS when that is a staged tree. *begun: whether a dataset was staged there before,
  * be it in part; nothing that lies there otherwise may be removed. */
 enum gn_status gn_staged_check_target(const char *to, int *begun, struct gn_err *err);
-/* Before a copy of needed_bytes is made at `to`: the same for the folder that holds it. quota_bytes 0: nothing. */
+/* Before a copy of needed_bytes is made at `to`, or where it is found there: the same for the folder that holds it. quota_bytes 0: nothing. */
 enum gn_status gn_staged_make_room(const char *to, uint64_t needed_bytes, uint64_t quota_bytes, struct gn_log *log, struct gn_err *err);
 
 #endif

@@ -241,7 +241,9 @@ enum gn_status gn_tree_target_create(const struct gn_tree_target_options *option
 		/* what a run left that was killed after the rename */
 		if (gn_stage_is_private(t->part) && gn_tree_remove(t->part, NULL))
 			gn_log_warn(t->log, "%s cannot be removed completely", t->part);
-		status = gn_tree_save_marker(t, 1, err); /* its time says when the copy was last used */
+		status = gn_staged_make_room(t->to, tree->data_bytes, t->quota_bytes, t->log, err);
+		if (!status)
+			status = gn_tree_save_marker(t, 1, err); /* its time says when the copy was last used */
 	} else if (!status) {
 		status = check_use(t, err);
 		if (!status)

@@ -137,6 +137,11 @@ check 'and the copy is right' alike disk/tree
 stage packed disk/set >/dev/null && age file.gannet-stage 2 && rm -r disk/set
 expect 0 '"copied": 4' 'for a dataset, too' stage packed disk/set --quota 64M
 check 'at the expense of others' test ! -e disk/file
+expect 1 'the copy takes .* MB, more than --quota' 'a quota that is lower than a copy that is there' stage packed disk/set --quota 1K
+expect 1 'the copy takes .* MB, more than --quota' 'or than a tree that is' stage src disk/tree --quota 1M
+stage src/big disk/older >/dev/null && age older.gannet-stage 9
+expect 0 '"copied": 0' 'a copy that is found' stage packed disk/set --quota 64M
+check 'counts as one that is made' test ! -e disk/older
 check 'which is right' "$gannet" verify disk/set
 
 # What is not, or no more, what was staged
