@@ -248,7 +248,9 @@ static enum gn_status store_defaults(const struct gn_command *c, void *target, s
 	for (size_t i = 0; i < c->option_count; i++) {
 		enum gn_status status;
 
-		if (!c->options[i].initial)
+		if (gn_option_is_unset(&c->options[i]))
+			*(double *)((char *)target + c->options[i].offset) = -1;
+		if (!c->options[i].initial || gn_option_is_unset(&c->options[i]))
 			continue;
 		status = store(&c->options[i], c->options[i].initial, target, err);
 		if (status)

@@ -40,7 +40,7 @@ struct gn_option {
 	enum gn_option_kind kind;
 	size_t offset;		  /* of the field in the target struct */
 	const char *value_name;	  /* "DIR"; NULL for a flag */
-	const char *initial;	  /* default as text, parsed like an argument; NULL: the field stays zero */
+	const char *initial;	  /* default as text, parsed like an argument; NULL: the field stays zero; "-1" below min: not given */
 	const char *help;	  /* one sentence without a full stop */
 	const char *instead_of;	  /* the option that files do not set when this one is on the command line; NULL: only itself */
 	double min, max;	  /* INT, SIZE, REAL; both 0: no bounds */
@@ -52,6 +52,11 @@ struct gn_option {
 
 /* In the initializer of a command: its table of options. */
 #define GN_OPTIONS(TABLE) .options = TABLE, .option_count = sizeof(TABLE) / sizeof *(TABLE)
+
+static inline int gn_option_is_unset(const struct gn_option *o)
+{
+	return o->kind == GN_OPTION_REAL && o->min >= 0 && o->initial && o->initial[0] == '-';
+}
 
 struct gn_command {
 	const char *name;	  /* "pack" */

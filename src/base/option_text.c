@@ -27,7 +27,7 @@ static void append_notes(const struct gn_option *o, struct gn_strbuf *out)
 		gn_strbuf_append(out, *p == '|' ? ", " : p, *p == '|' ? 2 : 1);
 	if (o->required)
 		gn_strbuf_puts(out, " (required)");
-	else if (o->initial && o->kind != GN_OPTION_FLAG)
+	else if (o->initial && o->kind != GN_OPTION_FLAG && !gn_option_is_unset(o))
 		gn_strbuf_printf(out, " (default %s)", o->initial);
 	else if (o->initial && strcmp(o->initial, "0"))
 		gn_strbuf_printf(out, " (on; --no-%s turns it off)", o->name);

@@ -31,7 +31,7 @@ struct info_options {
 
 #define MACHINE(text, field, value, sentence)                                                                          \
 	{.name = text, .kind = GN_OPTION_REAL, .offset = PLAN(sim.machine.field), .value_name = value, .initial = "-1",    \
-	 .help = sentence, .min = -1, .max = 1e12}
+	 .help = sentence, .min = 0, .max = 1e12}
 
 static const struct gn_option options[] = {
 	{.name = "json", .kind = GN_OPTION_FLAG, .offset = offsetof(struct info_options, json),

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { ROWS_SHOWN = 4 };
 
@@ -357,6 +358,8 @@ int gn_info_parallel(const struct gn_info_plan_options *o)
 	int count = status || (o->gb_per_s > 0 && o->gflop_per_s > 0) ? 0
 		    : gn_info_beside_start(q.model, &q.ask.plan, q.ask.machine.ranks_per_node, beside);
 
+	if (!status && gn_mesh_is_auto(o->parallel) && isatty(STDERR_FILENO))
+		fprintf(stderr, "gannet info: measuring and comparing meshes of %d ranks: this takes minutes\n", gn_sim_ranks(&q.ask.machine));
 	if (!status && gn_mesh_is_auto(o->parallel)) {
 		status = answer_all(&q, &err);
 	} else if (!status) {

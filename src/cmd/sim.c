@@ -177,7 +177,7 @@ static int run(const void *options, const struct gn_text_list *positional)
 #define FIELD(name) offsetof(struct gn_sim_options, name)
 #define MACHINE(text, field, value, sentence)                                                                          \
 	{.name = text, .kind = GN_OPTION_REAL, .offset = FIELD(machine.field), .value_name = value, .initial = "-1",    \
-	 .help = sentence, .min = -1, .max = 1e12}
+	 .help = sentence, .min = 0, .max = 1e12}
 
 static const struct gn_option options_table[] = {
 	{.name = "topology", .letter = 't', .kind = GN_OPTION_TEXT, .offset = FIELD(topology), .value_name = "FILE",

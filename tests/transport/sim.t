@@ -21,6 +21,8 @@ printf '{"nodes": 3' >"$scratch/t.json"
 expect 3 "t.json" "a broken file is refused" sim --topology "$scratch/t.json"
 printf '\n<?xml version="1.0"?><topology/>' >"$scratch/t.xml"
 expect 3 "t.xml is XML, as lstopo writes .* needs a JSON object" "lstopo's XML is told from a cluster" sim --topology "$scratch/t.xml"
+expect 2 "link-gbit: -1 is outside 0 to" "a rate below 0 is refused" sim --link-gbit -1
+check 'which no default is' sh -c '! "$1" sim --help | grep -q "default -1"' sh "$GN_BUILD/gannet"
 expect 2 "give the number of nodes per" "oversubscription of no leaf switches is refused" sim --oversubscription 4
 printf '{"nodes": 8, "oversubscription": 2}' >"$scratch/t.json"
 expect 3 "give the number of nodes per" "nor in a file" sim --topology "$scratch/t.json"
