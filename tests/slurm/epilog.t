@@ -49,10 +49,10 @@ rmdir "$cluster/vc/node/n1/nvme/gannet-$user"
 mkdir -m 1777 "$cluster/metrics"
 : >"$cluster/unknown"
 # shellcheck disable=SC2016
-check "a job without GANNET_LOCAL, whose runs write metrics" user_job sh -c ': >"$0/gannet-me-$SLURM_JOB_ID-log.prom" && : >"$0/gannet-me-1$SLURM_JOB_ID-log.prom" && : >"$0/mine"' "$cluster/metrics"
+check "a job without GANNET_LOCAL, whose runs write metrics" user_job sh -c 'cd "$0" && me=$(id -un 2>/dev/null || id -u) && : >"gannet-$me-$SLURM_JOB_ID-log.prom" && : >"gannet-$me-1$SLURM_JOB_ID-log.prom" && : >"gannet-$me-1-run-$SLURM_JOB_ID-log.prom" && : >mine' "$cluster/metrics"
 said() { grep -q "GANNET_LOCAL is not set, and /none/gannet, .*, cannot be run: staged data is kept; GANNET names the program" "$cluster/logged"; }
 check "the epilog logs that it cannot run gannet" until_true said
-expect 0 "^gannet-me-1[0-9]*-log.prom mine$" "and removes what the job left" sh -c 'cd "$1" && echo *' sh "$cluster/metrics"
+expect 0 "^gannet-[^-]*-1-run-[0-9]*-log.prom gannet-[^-]*-1[0-9]*-log.prom mine$" "and removes what the job left" sh -c 'cd "$1" && echo *' sh "$cluster/metrics"
 rm -r "$cluster/unknown" "$cluster/vc/node/n1/nvme/gannet-$user"
 ln -s "$cluster" "$cluster/vc/node/n1/nvme/gannet-$user"
 check "a job goes on where the name is a link" user_job true

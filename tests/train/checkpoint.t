@@ -164,7 +164,7 @@ if [ "$(id -u)" = 0 ] && for_user 65534 true 2>/dev/null; then
 	expect 1 'packed.tmp-pack belongs to user 65533' 'a folder that he has put there is not packed into' \
 		for_user 65534 "$dir/program" pack --synthetic 8 --classes 2 --size 28x28 --out "$dir/disk/packed"
 	for_user 65534 ln -s ../target "$dir/disk/own"
-	check "the user's own link is" run_for 65534 --trace "$dir/disk/own/trace" --metrics "$dir/disk/own/metrics" --log-samples "$dir/disk/own/samples"
+	check "the user's own link is" run_for 65534 --trace "$dir/disk/own/trace" --metrics "$dir/disk/own/metrics.prom" --log-samples "$dir/disk/own/samples"
 	check 'also to a packed dataset' for_user 65534 "$dir/program" pack --synthetic 8 --classes 2 --size 28x28 --out "$dir/disk/own/packed"
 	expect 1 'disk/open belongs to user 65533 and is world-writable.*chmod o-w' 'nor is his folder used that all may write' \
 		run_for 65534 --checkpoint "$dir/disk/open"

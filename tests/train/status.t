@@ -23,11 +23,12 @@ assert 0 < node["cpu"] <= 1 and 2e7 < node["rss_bytes"] < memory["MemTotal"], no
 assert os.path.getmtime(sys.argv[2]) <= s["time"] <= time.time(), s
 PY
 check 'leaves a status file' python3 "$dir/status.py" "$dir/log.jsonl" "$dir/val/gannet-dataset.json"
-echo precious >"$dir/other"
+echo precious >"$dir/other.prom"
 check 'which is for its user alone, as the umask has it' test "$(stat -c %a "$dir/log.jsonl.status")" = 600
 check 'and metrics, which the collector can read' test "$(stat -c %a "$dir/run.prom")" = 644
-expect 2 'is no metrics file of gannet train' 'another file is not overwritten' lenet 1 16 --steps 1 --metrics "$dir/other"
-check 'and is as it was' grep -q '^precious$' "$dir/other"
+expect 2 'is no metrics file of gannet train' 'another file is not overwritten' lenet 1 16 --steps 1 --metrics "$dir/other.prom"
+check 'and is as it was' grep -q '^precious$' "$dir/other.prom"
+expect 2 'metrics.*colector is no folder, and no name that ends with .prom' 'a folder that is misspelt is no file' lenet 1 16 --steps 1 --metrics "$dir/colector"
 cat >"$dir/metrics.py" <<'PY'
 import os, pwd, re, sys
 text = open(sys.argv[1]).read()

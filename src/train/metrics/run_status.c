@@ -2,6 +2,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/file.h"
+#include "src/base/text.h"
 #include "src/train/metrics/silence.h"
 
 #include <errno.h>
@@ -151,6 +152,8 @@ static enum gn_status name_metrics(struct gn_status_files *f, const char *metric
 	if (!status && !lstat(f->metrics_path, &info) && info.st_uid != geteuid())
 		status = gn_err_set(err, GN_ERR_USAGE, "%s belongs to another user: name another file, or its folder, in which each run has its own",
 				    f->metrics_path);
+	if (!status && !gn_text_ends_with(f->metrics_path, ".prom"))
+		status = gn_err_set(err, GN_ERR_USAGE, "%s is no folder, and no name that ends with .prom, as node_exporter reads files", metrics);
 	return status ? status : gn_file_check_own(f->metrics_path, "# HELP gannet_train_", "metrics file of gannet train", err);
 }
 
