@@ -128,7 +128,7 @@ enum gn_status gn_evaluate(const struct gn_evaluate_options *options, struct gn_
 	if (!status)
 		status = gn_agree_status(comm, prepare(&e, options, comm, err), err);
 	if (!status)
-		status = gn_network_load(&options->network, folder, &e.info, &e.network, comm, err);
+		status = gn_network_load(&options->network, folder, &e.info, &e.network, comm, log, err);
 	counting = !status;
 	if (!status && gn_comm_rank(comm) == 0)
 		gn_input_compare_turned(&e.info.input, gn_dataset_directory(e.data), gn_dataset_exif_rotate(e.data), log);

@@ -111,7 +111,7 @@ static enum gn_status describe_weights(const struct gn_network_options *o, struc
 	status = gn_model_create(model, 1, 0, (int)info->side, &like, err);
 	if (status)
 		return status;
-	status = gn_weights_sizes(o->weights, like, log, &info->channels, &info->classes, err);
+	status = gn_weights_sizes(o->weights, like, &info->channels, &info->classes, err);
 	memcpy(info->classes_digest, about.classes_digest, sizeof info->classes_digest);
 	if (!status)
 		status = take_values(o, &about, log, info, err);
@@ -207,16 +207,18 @@ static enum gn_status load_checkpoint(const struct gn_network_options *o, const 
 
 /* Rank 0 reads the checkpoint, the others receive it. */
 enum gn_status gn_network_load(const struct gn_network_options *options, const char *folder, struct gn_checkpoint_info *info,
-			       const struct gn_network *n, struct gn_comm *comm, struct gn_err *err)
+			       const struct gn_network *n, struct gn_comm *comm, struct gn_log *log, struct gn_err *err)
 {
+	struct gn_strbuf ignored = {0};
 	size_t params = gn_model_param_elements(n->model) * sizeof(float);
 	size_t buffers = gn_model_buffer_elements(n->model) * sizeof(float);
 	enum gn_status status = GN_OK;
 
 	if (gn_comm_rank(comm) == 0 && options->weights)
-		status = gn_weights_import(options->weights, n->model, 0, n->params, n->buffers, NULL, NULL, err);
+		status = gn_weights_import(options->weights, n->model, 0, n->params, n->buffers, log, &ignored, err);
 	else if (gn_comm_rank(comm) == 0)
 		status = load_checkpoint(options, folder, info, n, err);
+	gn_strbuf_release(&ignored);
 	status = gn_agree_status(comm, status, err);
 	if (!status)
 		status = gn_comm_broadcast(comm, n->params, params, 0, err);

@@ -42,7 +42,7 @@ void gn_network_release(struct gn_network *n);
 void gn_network_classes_differ(const struct gn_dataset *data, const char *names, char *out, size_t size);
 /* Collective: fills in the parameters, which rank 0 reads. */
 enum gn_status gn_network_load(const struct gn_network_options *options, const char *folder, struct gn_checkpoint_info *info,
-			       const struct gn_network *n, struct gn_comm *comm, struct gn_err *err);
+			       const struct gn_network *n, struct gn_comm *comm, struct gn_log *log, struct gn_err *err);
 /* On rank 0: the class names as a JSON array, which the caller frees; NULL where a file does not have them. */
 enum gn_status gn_network_class_names(const struct gn_network_options *options, const char *folder, char **names, struct gn_err *err);
 

@@ -300,7 +300,7 @@ enum gn_status gn_predict(const struct gn_predict_options *options, const struct
 	if (!status)
 		status = gn_agree_status(comm, prepare(&p, err), err);
 	if (!status)
-		status = gn_network_load(&options->network, folder, &p.info, &p.network, comm, err);
+		status = gn_network_load(&options->network, folder, &p.info, &p.network, comm, log, err);
 	if (!status) {
 		status = gn_plan_freeze(p.plan, err);
 		if (!status && gn_comm_rank(comm) == 0)

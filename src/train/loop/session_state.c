@@ -44,9 +44,6 @@ static enum gn_status import_weights(struct gn_session *s, const char *path, str
 	enum gn_status status = gn_weights_import(path, s->model, !strcmp(s->options->init_head, "skip"), whole.params, whole.buffers, s->log,
 						  &ignored, err);
 
-	if (!status && ignored.len)
-		gn_log_warn(s->log, "%s has tensors that %s lacks, which are ignored: %s", path, gn_model_name(s->model),
-			    gn_strbuf_text(&ignored));
 	gn_strbuf_release(&ignored);
 	if (!status && strcmp(s->options->init_head, "skip"))
 		warn_of_classes(s, path);

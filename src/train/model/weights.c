@@ -250,6 +250,8 @@ enum gn_status gn_weights_import(const char *path, const struct gn_model *model,
 		return status;
 	status = load_all(file, path, model, without_head, params, buffers, ignored, err);
 	gn_safetensors_close(file);
+	if (!status && ignored && ignored->len)
+		gn_log_warn(log, "%s has tensors that %s lacks, which are ignored: %s", path, gn_model_name(model), gn_strbuf_text(ignored));
 	return status;
 }
 
@@ -282,13 +284,12 @@ static enum gn_status find_size(const struct gn_safetensors *file, const char *p
 	return GN_OK;
 }
 
-enum gn_status gn_weights_sizes(const char *path, const struct gn_model *like, struct gn_log *log, int64_t *channels, int64_t *classes,
-				struct gn_err *err)
+enum gn_status gn_weights_sizes(const char *path, const struct gn_model *like, int64_t *channels, int64_t *classes, struct gn_err *err)
 {
 	const struct gn_param *first = gn_model_param(like, 0), *head = gn_model_param(like, gn_model_param_count(like) - 2);
 	int64_t found[2];
 	struct gn_safetensors *file;
-	enum gn_status status = gn_weights_open(path, like, log, &file, err);
+	enum gn_status status = gn_weights_open(path, like, NULL, &file, err);
 
 	if (status)
 		return status;

@@ -28,7 +28,7 @@ size_t gn_weights_missing(const struct gn_safetensors *file, const char *prefix,
 			  struct gn_strbuf *names);
 /* Fills params and buffers from a file that gn_weights_open() opens. Every tensor of the model must be present with its shape, as F32, F16 or
  * BF16; GN_ERR_DATA names missing tensors, or the first with a different shape and both shapes. The names of additional tensors are
- * appended to ignored as one line, if any; NULL: they are GN_ERR_DATA. On failure the arrays may be partially filled.
+ * appended to ignored as one line, if any, of which the log warns; NULL: they are GN_ERR_DATA. On failure the arrays may be partially filled.
  * without_head: weight and bias of the last layer are neither read nor required; the file may have another number of classes. */
 enum gn_status gn_weights_import(const char *path, const struct gn_model *model, int without_head, float *params, float *buffers,
 				 struct gn_log *log, struct gn_strbuf *ignored, struct gn_err *err);
@@ -37,8 +37,7 @@ enum gn_status gn_weights_load(const char *path, const struct gn_data_key *key, 
 			       struct gn_err *err);
 /* The sizes of a model like this one in a weights file: channels of images by the first layer, classes by the last. GN_ERR_DATA
  * names a tensor that is missing or whose other dimensions differ from the model's. */
-enum gn_status gn_weights_sizes(const char *path, const struct gn_model *like, struct gn_log *log, int64_t *channels, int64_t *classes,
-				struct gn_err *err);
+enum gn_status gn_weights_sizes(const char *path, const struct gn_model *like, int64_t *channels, int64_t *classes, struct gn_err *err);
 /* *names: the class names in the metadata of a file that gannet export wrote, text of a JSON array, the caller's to free; NULL for
  * a file that has none. */
 enum gn_status gn_weights_class_names(const char *path, char **names, struct gn_err *err);
