@@ -355,8 +355,8 @@ enum gn_status gn_manifest_load(const char *directory, struct gn_manifest *m, st
 	if (status == GN_ERR_NOT_FOUND && gn_manifest_check_parent(directory, err))
 		return status;
 	if (status == GN_ERR_NOT_FOUND)
-		return gn_err_set(err, status, "%s is no packed dataset: it has no " GN_MANIFEST_NAME "; gannet pack writes one",
-				  directory);
+		return gn_err_set(err, status, "%s is no packed dataset: %s", directory, access(directory, F_OK)
+				  ? "there is no such folder" : "it has no " GN_MANIFEST_NAME "; gannet pack writes one");
 	if (status)
 		return gn_err_set(err, status, "%s", mine.text);
 	status = gn_manifest_parse(text, len, path, m, err);

@@ -168,7 +168,7 @@ static enum gn_status check(const struct export_options *o, struct gn_err *err)
 		return gn_err_set(err, GN_ERR_USAGE, "--%s is of ONNX files: give --out FILE.onnx, not %s",
 				  o->fold_batch_norm ? "fold-batch-norm" : "pixel-input", o->out);
 	if (access(o->out, F_OK) == 0)
-		return gn_err_set(err, GN_ERR_EXISTS, "%s exists already", o->out);
+		return gn_err_set(err, GN_ERR_EXISTS, "%s exists already: remove it, or give another --out", o->out);
 	return GN_OK;
 }
 

@@ -95,7 +95,8 @@ static enum gn_status check_options(const struct preflight_options *o, const cha
 	if (status)
 		return status;
 	if (everywhere.local)
-		return gn_err_set(err, GN_ERR_USAGE, "%s %.200s: no such folder on any of the nodes", o->local ? "--local" : "GANNET_LOCAL", local);
+		return gn_err_set(err, GN_ERR_USAGE, "%s %.200s: no such folder on any of the nodes%s", o->local ? "--local" : "GANNET_LOCAL", local,
+				  o->local ? "" : " (gannet.conf may set it, as local; --local '' measures no disk)");
 	for (size_t i = 0; i < o->mounts.count && i < 64; i++)
 		if (everywhere.mounts >> i & 1)
 			return gn_err_set(err, GN_ERR_USAGE, "--mount %.200s: nothing is mounted there on any of the nodes", o->mounts.items[i]);
@@ -281,7 +282,7 @@ static int run(const void *options, const struct gn_text_list *positional)
 
 static const struct gn_option options_table[] = {
 	{.name = "local", .kind = GN_OPTION_TEXT, .offset = FIELD(local), .value_name = "DIR",
-	 .help = "measure the disk with this folder, too (default: GANNET_LOCAL, or none)"},
+	 .help = "measure the disk with this folder, too (default: GANNET_LOCAL, which gannet.conf may set, or none)"},
 	{.name = "min-free", .kind = GN_OPTION_SIZE, .offset = FIELD(min_free), .value_name = "SIZE", .initial = "1G",
 	 .help = "bytes that have to be free there"},
 	{.name = "mount", .kind = GN_OPTION_LIST, .offset = FIELD(mounts), .value_name = "DIR",
