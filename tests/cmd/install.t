@@ -143,6 +143,7 @@ compile() {
 check "an example links against libgannet.so by pkg-config" compile "$dest/tiny-shared"
 expect 0 "1 ranks, rank 0 on .*: sum 1" "and runs" env LD_LIBRARY_PATH="$other/lib" "$dest/tiny-shared"
 static="-Wl,--as-needed -l:libgannet.a" check "and against libgannet.a" compile "$dest/tiny-static" --static
+expect 0 "ar .*libgannet.a" "which is made again when its source is newer" make -n -C "$GN_BUILD" -W "$GN_SOURCE/src/lib/lib.c" libgannet.a V=1
 expect 0 "1 ranks, rank 0 on .*: sum 1" "which it runs without libgannet.so" "$dest/tiny-static"
 exported() { nm -g --defined-only "$1" 2>/dev/null | sed -n 's/.* [A-Z] \(gannet_[a-z0-9_]*\)\(@.*\)\?$/\1/p' | sort; }
 same() { exported "$other/lib/libgannet.a" >"$dest/tiny.static" && nm -D --defined-only "$other/lib/libgannet.so" | sed -n 's/.* [A-Z] \(gannet_[a-z0-9_]*\)\(@.*\)\?$/\1/p' | sort | diff - "$dest/tiny.static"; }
