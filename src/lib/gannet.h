@@ -79,7 +79,7 @@ void gannet_finalize(void);
 void gannet_progress(void);
 
 /* For a thread that drives several operations by gannet_test(), when none has advanced. Blocks until one may, gannet_wake(), or timeout_ms
- * (> 0) have passed. Returns 0, without blocking, when it cannot wait: call gannet_progress() or gannet_test(), and again. */
+ * (> 0) have passed, or less. Returns 0, without blocking, when it cannot wait: call gannet_progress() or gannet_test(), and again. */
 int gannet_idle(int timeout_ms);
 /* Ends gannet_idle(), or else the next one. Any thread; not during gannet_init() or gannet_finalize(). */
 void gannet_wake(void);

@@ -97,8 +97,8 @@ enum gn_status gn_comm_check(const struct gn_comm *c, uint64_t started_ns, struc
 enum gn_status gn_comm_takes_gpu_memory(struct gn_comm *c, int *yes, struct gn_err *err);
 /* Local. Makes progress, on tails of messages, too; nonblocking. Without a progress thread, for a program that may not call for long. */
 void gn_comm_poll(struct gn_comm *c);
-/* Local. Without a progress thread. Blocks until something in flight may advance, wake_fd is readable, gn_comm_interrupt(), or limit_ns have
- * passed. woken: not 0, set before gn_comm_interrupt(): does not block. Returns 0 when it cannot block because something has advanced or UCX
+/* Local. Without a progress thread. Blocks until something in flight may advance, wake_fd is readable, gn_comm_interrupt(), or limit_ns, or
+ * less, have passed. woken: not 0, set before gn_comm_interrupt(): does not block. Returns 0 when it cannot block because something has advanced or UCX
  * cannot tell when it will. */
 int gn_comm_idle(struct gn_comm *c, const atomic_int *woken, int wake_fd, uint64_t limit_ns);
 /* Ends gn_comm_idle() if that waits for shared memory. Any thread. */

@@ -5,6 +5,8 @@
 
 /* How often shared (or GPU) memory is polled while messages are awaited, too. */
 #define BOTH_NS 100000u
+/* And when it alone is: a wakeup may be missed (shm.h). */
+#define MEMORY_NS 5000000u
 
 int gn_idle_wait_begin(struct gn_comm *c, struct gn_idle_wait *r)
 {
@@ -28,7 +30,7 @@ int gn_idle_wait_begin(struct gn_comm *c, struct gn_idle_wait *r)
 		r->fd = gn_ucx_event_fd(c->ucx);
 	else if (by_message && !by_memory)
 		return 0;
-	r->limit_ns = by_memory && by_message ? BOTH_NS : UINT64_MAX;
+	r->limit_ns = by_memory && by_message ? BOTH_NS : by_memory ? MEMORY_NS : UINT64_MAX;
 	return 1;
 }
 
