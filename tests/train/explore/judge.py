@@ -78,7 +78,8 @@ def stage_of(fault):
 
 def first_error(text, pattern):
     """What the first error of a run says that the first cause is."""
-    errors = [line for line in text.splitlines() if " ERROR " in line]
+    # a process that waits hears of the end before rank 0 has told why
+    errors = [line for line in text.splitlines() if " ERROR " in line and "ended before this process was taken in" not in line]
     return [] if not errors or re.search(pattern, errors[0]) else [("cause", f"the first error is another: {errors[0][:300]}")]
 
 
