@@ -47,8 +47,7 @@ echo 'print(1)' >src/a.py && ln -s .. src/up && ln -s nowhere src/dangling && ln
 expect 0 '^7$' 'a snapshot of a folder with links' env PATH="$dir/bin:$PATH" "$GN_BUILD/gannet" submit --dir run1 --snapshot src -- exec python a.py
 check 'links stay links, and lead where they led' test "$(readlink run1/snapshot/up)|$(readlink run1/snapshot/link)" = "$(realpath .)|a.py"
 several() { # at once
-	local n
-	for n in 1 2 3 4 5; do (cd src && PATH="$dir/bin:$PATH" exec "$GN_BUILD/gannet" submit -J many -- exec true) & done
+	for _ in 1 2 3 4 5; do (cd src && PATH="$dir/bin:$PATH" exec "$GN_BUILD/gannet" submit -J many -- exec true) & done
 	wait
 	[[ $(cat src/many-*/job.sbatch | grep -c '^export GANNET=') == 5 ]]
 }
