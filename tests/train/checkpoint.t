@@ -198,4 +198,26 @@ if [ "$(id -u)" = 0 ] && mkdir -p "$dir/busy/step-00000001/in" && mount -t tmpfs
 else
 	skip 'what cannot be removed or saved' 'mounting a small tmpfs needs root'
 fi
+# One rank has nobody to meet: a checkpoint that takes less than a step is there, and told, before the second step after it ends.
+check 'more images' "$gannet" pack --out "$dir/many" --synthetic 4096 --classes 4 --size 28x28
+check 'a run of long steps' "$gannet" train --data "$dir/many" --model lenet --batch 4096 --steps 9 --lr 0 --threads 1 --loader-threads 1 --log-every 1 \
+	--checkpoint "$dir/alone" --checkpoint-every 3 --log "$dir/alone.jsonl"
+cat >"$dir/alone.py" <<'PY'
+import json, os, sys, time
+lines = [json.loads(line) for line in open(sys.argv[1])]
+steps, seen = [], 0
+for line in lines:
+    if line["event"] == "step":
+        steps.append(line)
+    if line["event"] == "checkpoint" and line["step"] < 9 and line["seconds"] < steps[-1]["time_ms"]["step"] / 2000:
+        seen += 1
+        assert steps[-1]["step"] <= line["step"] + 2, (steps[-1], line)
+began = time.monotonic()
+with open(sys.argv[1] + ".disk", "wb") as f:
+    f.write(bytes(4 << 20))
+    os.fsync(f.fileno())
+is_slow = time.monotonic() - began > steps[-1]["time_ms"]["step"] / 20000
+assert seen or is_slow, "no checkpoint took less than half a step"
+PY
+check 'its checkpoints need no third step' python3 "$dir/alone.py" "$dir/alone.jsonl"
 finish

@@ -3,7 +3,7 @@
  * A checkpoint goes through stages; in each of them ranks write in their own threads, and between them all ranks meet:
  *     local     with --checkpoint-local: each rank its files, on the node's disk
  *     shared    a rank of each node commits the local part; each rank its files, in the shared folder
- *     commit    rank 0: manifest, rename, `latest`, old checkpoints
+ *     commit    rank 0: manifest, rename, `latest`, old checkpoints; where it is the only rank, in the stage before
  * The ranks learn from the sums of a step that no thread is busy any more (gn_checkpoint_writer_is_busy() is summed with gradients), and
  * call gn_checkpoint_writer_advance() after the same step. One checkpoint is written at a time. A failure in the local stage is a
  * warning; a failure later means that no checkpoint of this step exists, earlier ones are unchanged, and another one may succeed.
@@ -43,6 +43,8 @@ int gn_checkpoint_writer_is_open(const struct gn_checkpoint_writer *w);
 int gn_checkpoint_writer_is_busy(const struct gn_checkpoint_writer *w);
 /* Local, when the last one has ended. Processor seconds, of user and system, that this rank's threads took for it. */
 double gn_checkpoint_writer_cpu_s(const struct gn_checkpoint_writer *w);
+/* Local, on rank 0, when the last one has ended: when it was in its place. */
+uint64_t gn_checkpoint_writer_ended_ns(const struct gn_checkpoint_writer *w);
 /* Collective, while one is open; waits for the threads of the present stage. Starts the next stage, or, after the last one or a failure,
  * ends. err is required. All ranks agree on a failure: GN_ERR_IO, GN_ERR_NO_SPACE, GN_ERR_NOT_FOUND, GN_ERR_NO_MEMORY; GN_ERR_EXISTS: another run has
  * taken over the folder. */

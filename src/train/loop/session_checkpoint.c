@@ -10,6 +10,7 @@
 #include "transport/coll/agree.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -268,7 +269,8 @@ static enum gn_status begin_save(struct gn_session *s, struct gn_err *err)
 static enum gn_status note_saved(struct gn_session *s, struct gn_err *err)
 {
 	struct gn_session_checkpoint *c = &s->checkpoint;
-	double seconds = (double)(gn_clock_ns() - c->begun_ns) * 1e-9;
+	/* other ranks do not tell it; at the end of a run training waits for the last of it */
+	double seconds = gn_comm_rank(s->comm) ? 0 : fmax(c->blocked_s, (double)(gn_checkpoint_writer_ended_ns(c->writer) - c->begun_ns) * 1e-9);
 	struct gn_json *j;
 
 	c->saved_step = c->open_step;
