@@ -232,69 +232,103 @@ static enum gn_status import_of(const struct gn_tensor_entry *e, size_t count, c
 	return gn_weights_import(path, m, 0, params, NULL, NULL, ignored, err);
 }
 
+/* A network, whose parameters are all read from ones or twos. */
+struct imported {
+	struct gn_model *model;
+	float *params, *ones, *twos;
+	struct gn_strbuf ignored;
+	struct gn_tensor_entry e[32];
+};
+
+static int begin_import(void **state)
+{
+	struct imported *m = calloc(1, sizeof *m);
+	struct gn_err err;
+	size_t elements;
+
+	*state = m;
+	assert_ok(gn_model_create("lenet", 10, 0, 28, &m->model, &err));
+	elements = gn_model_param_elements(m->model);
+	m->params = calloc(elements, sizeof *m->params);
+	m->ones = malloc(elements * sizeof *m->ones);
+	m->twos = malloc(elements * sizeof *m->twos);
+	for (size_t i = 0; i < elements; i++) {
+		m->ones[i] = 1;
+		m->twos[i] = 2;
+	}
+	return 0;
+}
+
+static int end_import(void **state)
+{
+	struct imported *m = *state;
+
+	gn_strbuf_release(&m->ignored);
+	free(m->params);
+	free(m->ones);
+	free(m->twos);
+	gn_model_destroy(m->model);
+	free(m);
+	return 0;
+}
+
+static enum gn_status import_into(struct imported *m, size_t count, struct gn_err *err)
+{
+	return import_of(m->e, count, m->model, m->params, &m->ignored, err);
+}
+
 /* A prefix of all names is left out, if there is one such prefix, and nothing is read that is not behind it. */
 static void test_prefix(void **state)
 {
-	enum { ROOM = 32 };
-	struct gn_tensor_entry e[ROOM];
-	struct gn_strbuf ignored = {0};
-	struct gn_model *m;
+	struct imported *m = *state;
 	struct gn_err err;
-	float *params, *ones, *twos;
-	size_t elements, count;
+	size_t count;
 
-	(void)state;
-	assert_ok(gn_model_create("lenet", 10, 0, 28, &m, &err));
-	elements = gn_model_param_elements(m);
-	params = calloc(elements, sizeof *params);
-	ones = malloc(elements * sizeof *ones);
-	twos = malloc(elements * sizeof *twos);
-	for (size_t i = 0; i < elements; i++) {
-		ones[i] = 1;
-		twos[i] = 2;
-	}
-	count = add_all(m, "module.net.", ones, e);
-	e[count++] = (struct gn_tensor_entry){.name = "queue", .type = GN_TENSOR_F32, .dims = 1, .shape = {2}, .len_bytes = 8, .data = twos};
-	assert_ok(import_of(e, count, m, params, &ignored, &err));
-	assert_string_equal(gn_strbuf_text(&ignored), "queue");
-	for (int i = 0; i < gn_model_param_count(m); i++)
-		assert_true(params[gn_model_param(m, i)->offset] == 1);
+	count = add_all(m->model, "module.net.", m->ones, m->e);
+	m->e[count++] = (struct gn_tensor_entry){.name = "queue", .type = GN_TENSOR_F32, .dims = 1, .shape = {2}, .len_bytes = 8, .data = m->twos};
+	assert_ok(import_into(m, count, &err));
+	assert_string_equal(gn_strbuf_text(&m->ignored), "queue");
+	for (int i = 0; i < gn_model_param_count(m->model); i++)
+		assert_true(m->params[gn_model_param(m->model, i)->offset] == 1);
 	/* what Gannet wrote has no prefix */
-	assert_int_equal(gn_weights_load(path, NULL, m, params, NULL, &err), GN_ERR_DATA);
+	assert_int_equal(gn_weights_load(path, NULL, m->model, m->params, NULL, &err), GN_ERR_DATA);
 	/* not part of a name */
-	count = add_all(m, "net_", ones, e);
-	assert_int_equal(import_of(e, count, m, params, &ignored, &err), GN_ERR_DATA);
+	count = add_all(m->model, "net_", m->ones, m->e);
+	assert_int_equal(import_into(m, count, &err), GN_ERR_DATA);
 	/* two networks */
-	count = add_all(m, "student.", ones, e);
-	count += add_all(m, "teacher.", twos, e + count);
-	assert_int_equal(import_of(e, count, m, params, &ignored, &err), GN_ERR_DATA);
+	count = add_all(m->model, "student.", m->ones, m->e);
+	count += add_all(m->model, "teacher.", m->twos, m->e + count);
+	assert_int_equal(import_into(m, count, &err), GN_ERR_DATA);
 	assert_non_null(strstr(err.text, "behind 'student.' and behind 'teacher.'"));
 	/* the one without a prefix is meant */
-	count = add_all(m, "ema.", twos, e);
-	count += add_all(m, "", ones, e + count);
-	assert_ok(import_of(e, count, m, params, &ignored, &err));
-	assert_true(params[0] == 1);
+	count = add_all(m->model, "ema.", m->twos, m->e);
+	count += add_all(m->model, "", m->ones, m->e + count);
+	assert_ok(import_into(m, count, &err));
+	assert_true(m->params[0] == 1);
 	/* one tensor in both places */
-	count = add_all(m, "ema.", ones, e);
-	count += add_all(m, "", twos, e + count) > 0;
-	assert_int_equal(import_of(e, count, m, params, &ignored, &err), GN_ERR_DATA);
-	/* sides of 1 are no difference, but their order is one: the first weight, [20][1][5][5], as [20][5][1][5], as [20][25] and as [5][20][5] */
-	count = add_all(m, "", ones, e);
-	e[0].dims = 4;
-	memcpy(e[0].shape, (const int64_t[]){20, 5, 1, 5}, 4 * sizeof *e[0].shape);
-	assert_ok(import_of(e, count, m, params, &ignored, &err));
-	e[0].dims = 2;
-	e[0].shape[1] = 25;
-	assert_int_equal(import_of(e, count, m, params, &ignored, &err), GN_ERR_DATA);
-	e[0].dims = 3;
-	memcpy(e[0].shape, (const int64_t[]){5, 20, 5}, 3 * sizeof *e[0].shape);
-	assert_int_equal(import_of(e, count, m, params, &ignored, &err), GN_ERR_DATA);
+	count = add_all(m->model, "ema.", m->ones, m->e);
+	count += add_all(m->model, "", m->twos, m->e + count) > 0;
+	assert_int_equal(import_into(m, count, &err), GN_ERR_DATA);
+}
+
+/* Sides of 1 are no difference, but their order is one: the first weight, [20][1][5][5], as [20][5][1][5], as [20][25] and as [5][20][5]. */
+static void test_sides(void **state)
+{
+	struct imported *m = *state;
+	struct gn_err err;
+	size_t count;
+
+	count = add_all(m->model, "", m->ones, m->e);
+	m->e[0].dims = 4;
+	memcpy(m->e[0].shape, (const int64_t[]){20, 5, 1, 5}, 4 * sizeof *m->e[0].shape);
+	assert_ok(import_into(m, count, &err));
+	m->e[0].dims = 2;
+	m->e[0].shape[1] = 25;
+	assert_int_equal(import_into(m, count, &err), GN_ERR_DATA);
+	m->e[0].dims = 3;
+	memcpy(m->e[0].shape, (const int64_t[]){5, 20, 5}, 3 * sizeof *m->e[0].shape);
+	assert_int_equal(import_into(m, count, &err), GN_ERR_DATA);
 	assert_non_null(strstr(err.text, "is [5,20,5] there"));
-	gn_strbuf_release(&ignored);
-	free(params);
-	free(ones);
-	free(twos);
-	gn_model_destroy(m);
 }
 
 /* Whatever is cut off or changed in a file, opening and reading it ends in a status, never beyond the file. */
@@ -338,7 +372,8 @@ int main(void)
 		cmocka_unit_test(test_never_overwrites),
 		cmocka_unit_test(test_bad_headers),
 		cmocka_unit_test(test_import),
-		cmocka_unit_test(test_prefix),
+		cmocka_unit_test_setup_teardown(test_prefix, begin_import, end_import),
+		cmocka_unit_test_setup_teardown(test_sides, begin_import, end_import),
 		cmocka_unit_test(test_mutations),
 	};
 
