@@ -4,6 +4,7 @@
 #include "tests/transport/made_up_clock.h"
 #include "transport/auth/handshake.h"
 #include "transport/auth/net.h"
+#include "transport/bootstrap/world_internal.h"
 #include "transport/health/heartbeat.h"
 #include "transport/health/heartbeat_wire.h"
 
@@ -380,6 +381,32 @@ static void test_loss_of_rank_0(void **state)
 	}
 }
 
+/* Rank 0 refuses a rank and ends: the others, which lose it, keep its reason. */
+static void test_a_refusal_is_no_loss(void **state)
+{
+	static const enum gn_status reasons[] = {GN_ERR_MISMATCH, GN_ERR_USAGE};
+	struct gn_world w = {.heartbeat = NULL};
+	struct gn_err err;
+	struct group g;
+
+	(void)state;
+	setup(&g, NEVER_MS);
+	gn_heartbeat_destroy(g.watch[0], 0);
+	for (int r = 1; r < RANKS; r++)
+		await_loss(g.watch[r], &err);
+	w.heartbeat = g.watch[1];
+	for (size_t i = 0; i < sizeof reasons / sizeof reasons[0]; i++) {
+		gn_err_set(&err, reasons[i], "rank 3 refused");
+		assert_int_equal(gn_world_find_reason(&w, 0, reasons[i], &err), reasons[i]);
+		assert_string_equal(err.text, "rank 3 refused");
+	}
+	gn_err_set(&err, GN_ERR_PEER_LOST, "closed");
+	assert_int_equal(gn_world_find_reason(&w, 0, GN_ERR_PEER_LOST, &err), GN_ERR_PEER_LOST);
+	assert_non_null(strstr(err.text, "rank 0 on h0"));
+	for (int r = 1; r < RANKS; r++)
+		gn_heartbeat_destroy(g.watch[r], 1);
+}
+
 static void test_reason_travels(void **state)
 {
 	struct gn_err err;
@@ -724,7 +751,7 @@ int main(void)
 		cmocka_unit_test(test_rank_0_leaves_last),	cmocka_unit_test(test_vanishing_rank_is_named),
 		cmocka_unit_test(test_loss_tells_of_all),	cmocka_unit_test(test_loss_while_one_is_mute),
 		cmocka_unit_test(test_giving_up_over_a_loss),
-		cmocka_unit_test(test_loss_of_rank_0),	cmocka_unit_test(test_reason_travels), cmocka_unit_test(test_first_loss_travels), cmocka_unit_test(test_late_rank_hears_the_first),
+		cmocka_unit_test(test_loss_of_rank_0), cmocka_unit_test(test_a_refusal_is_no_loss),	cmocka_unit_test(test_reason_travels), cmocka_unit_test(test_first_loss_travels), cmocka_unit_test(test_late_rank_hears_the_first),
 		cmocka_unit_test(test_each_loss_is_kept),	cmocka_unit_test(test_survivors_are_waited_for),
 		cmocka_unit_test(test_whoever_left_is_known),
 		cmocka_unit_test(test_strangers),	cmocka_unit_test(test_silence),

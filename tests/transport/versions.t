@@ -41,7 +41,7 @@ met() { # ODD: 3 ranks with RANK and WORLD_SIZE alone
 	for r in 0 1 2; do
 		wait "${pid[r]}"
 		code=$?
-		[[ $code == 2 ]] && refused "$scratch/out.$r" || { echo "rank $r: code $code"; return 1; }
+		[[ $code == 2 ]] && refused "$scratch/out.$r" || { echo "rank $r: code $code"; cat "$scratch/out.$r"; return 1; }
 	done
 	((SECONDS - began < 30))
 }

@@ -32,7 +32,8 @@ static enum gn_status receive_bytes(const struct gn_bootstrap *b, int rank, int 
 		}
 		if (!gn_net_readable(fd, gn_bootstrap_poll_ms(b))) {
 			status = gn_bootstrap_check_wait(b, started, EXCHANGING, err);
-			if (status)
+			/* a message that came meanwhile may be the reason */
+			if (status && !gn_net_readable(fd, 0))
 				return status;
 		}
 	}

@@ -31,7 +31,8 @@ static inline int gn_world_ms(double s)
 enum gn_status gn_world_join(struct gn_world *w, const char *ifnames, struct gn_log *log, struct gn_err *err);
 /* As gn_world_decline(), for a world whose bootstrap is open and that has no heartbeat. */
 void gn_world_decline_in(struct gn_world *w, struct gn_log *log, gn_world_teller *tell, void *context, struct gn_err *why);
-/* When the bootstrap fails because a rank is lost, the heartbeat knows which rank and why, a moment later: replaces *err. */
+/* When the bootstrap fails because a rank is lost, the heartbeat knows which rank and why, a moment later: replaces *err. GN_ERR_USAGE and
+ * GN_ERR_MISMATCH are reasons themselves and stay, although whoever gave one has ended, which the heartbeat calls a loss. */
 enum gn_status gn_world_find_reason(const struct gn_world *w, uint64_t started_ns, enum gn_status failure, struct gn_err *err);
 
 /* --- world_command.c --- */

@@ -82,7 +82,7 @@ enum gn_status gn_world_find_reason(const struct gn_world *w, uint64_t started_n
 	enum gn_status status = GN_OK;
 	struct gn_err lost;
 
-	if (failure == GN_ERR_USAGE)
+	if (failure == GN_ERR_USAGE || failure == GN_ERR_MISMATCH)
 		return failure;
 	while (w->heartbeat && !status && gn_clock_ns() < until) {
 		status = gn_heartbeat_check_wait(w->heartbeat, started_ns, &lost);
