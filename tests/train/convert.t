@@ -24,7 +24,7 @@ check 'its logits' evaluates "$dir/lenet.safetensors" "$dir/lenet.npy"
 # Writes the files, then converts in one process, since it takes seconds to import torch: out/NAME has what was printed, and the exit code.
 mkdir "$dir/out"
 check 'files as training scripts write them are converted' "$python" - "$dir" "$convert" <<'PY'
-import argparse, contextlib, importlib.util, io, json, pathlib, struct, sys
+import argparse, contextlib, importlib.util, io, json, os, pathlib, struct, sys
 import torch
 
 d = pathlib.Path(sys.argv[1])
@@ -62,6 +62,8 @@ torch.save(torch.nn.Sequential(torch.nn.Linear(2, 2)), d / "module.pth")
 run("plain", "plain.pth")
 run("exists", "plain.pth")
 run("force", "plain.pth", "--force")
+os.mkfifo(d / "pipe")
+run("pipe", "plain.pth", "--force", "-o", str(d / "pipe"))
 run("old", "old.bin")
 run("script", "script.pth")
 run("ema", "script.pth", "--key", "model_ema", "-o", str(d / "ema.safetensors"))
@@ -86,6 +88,8 @@ said 0 'plain.safetensors: [0-9]+ tensors, ' plain
 check 'a plain state dict gives the same logits' same "$dir/plain.safetensors"
 said 2 'plain.safetensors exists already: .*--force' exists
 said 0 'plain.safetensors: ' force
+said 2 'pipe exists and is not a regular file: give another -o' pipe
+check 'it is left as it is' test -p "$dir/pipe"
 check 'the old format gives the same logits' same "$dir/old.safetensors"
 said 0 "tensors of 'model' are taken; --key takes model_ema" script
 expect 0 'F64 becomes F32.*bias' 'doubles' cat "$dir/out/script"

@@ -160,6 +160,8 @@ def run(arguments):
     parser.add_argument("--force", action="store_true", help="replace OUT")
     options = parser.parse_args(arguments)
     out = options.out or os.path.splitext(options.file)[0] + ".safetensors"
+    if os.path.exists(out) and not os.path.isfile(out):
+        raise Refusal(f"{out} exists and is not a regular file: give another -o", 2)
     if os.path.exists(out) and not options.force:
         raise Refusal(f"{out} exists already: give another -o, or --force", 2)
     state, key = pick(load(options.file), options.key, options.file)
