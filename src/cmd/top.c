@@ -20,11 +20,16 @@ struct top_options {
 
 /* --- the terminal --- */
 
-/* What signals say to the loop; the handler does nothing but this. */
+/* What signals say to the loop. */
 static volatile sig_atomic_t last_signal;
 
+/* A second SIGTERM ends at once: the first is held up where the terminal takes no output (Ctrl-S, a program that does not read it). */
 static void on_signal(int number)
 {
+	if (number == SIGTERM && last_signal == SIGTERM) {
+		signal(SIGTERM, SIG_DFL);
+		raise(SIGTERM);
+	}
 	if (number != SIGWINCH)
 		last_signal = number;
 }

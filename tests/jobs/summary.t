@@ -97,6 +97,23 @@ for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
     t.until("q quits")
     t.top.send_signal(number)
     t.over(-number)
+
+# Ctrl-S: output waits
+t = Terminal(80, 24)
+t.until("q quits")
+os.write(t.master, b"\x13")
+def of_top(what):
+    try:
+        return open(f"/proc/{t.top.pid}/{what}").read()
+    except OSError:
+        return None
+while "tty_write" not in (of_top("stack") or "tty_write"):  # where the system tells
+    time.sleep(0.01)
+for _ in range(2):
+    t.top.send_signal(signal.SIGTERM)
+    while t.top.poll() is None and re.search("(?m)^(SigPnd|ShdPnd):.*[1-9a-f]", of_top("status") or ""):
+        time.sleep(0.01)
+assert t.top.wait(60) == -signal.SIGTERM, t.top.returncode
 PY
 check "a live view in a terminal, which is restored on every way out" timeout -k 5 300 python3 "$scratch/live.py" "$gannet" "$log"
 printf '%s\n' '{"event": "failed", "time": "2026-11-24T10:00:00Z", "reason": "rank 3 on n2 is lost: it has not been heard of for 5 s, and what it was '\
