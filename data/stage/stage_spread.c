@@ -20,6 +20,7 @@ struct disk {
 	char to[PATH_MAX];
 	unsigned char *only;
 	uint64_t free_bytes;
+	dev_t device;
 	struct timespec followed; /* the time of the marker that was read last */
 	pthread_t thread;
 	int is_started;
@@ -130,6 +131,22 @@ static enum gn_status take_lock(struct spread *s, int *out, struct gn_err *err)
 	return status == GN_ERR_EXISTS ? gn_err_set(err, GN_ERR_STOPPED, "stopped while another process copies to %s", o->to) : status;
 }
 
+/* Of two folders of one file system the first reading counts for both, else what others write between the readings decides where all
+ * shards go; readings far apart are two quotas. */
+static enum gn_status read_free(struct spread *s, int i, struct gn_err *err)
+{
+	struct disk *d = &s->disks[i];
+	char at[PATH_MAX];
+	struct stat info;
+	enum gn_status status = gn_free_bytes(gn_stage_place_above(d->to, at), &d->free_bytes, err);
+
+	d->device = stat(at, &info) ? 0 : info.st_dev;
+	for (const struct disk *o = s->disks; o < d && !status; o++)
+		if (d->device && o->device == d->device && o->free_bytes / 4 * 3 < d->free_bytes && d->free_bytes / 4 * 3 < o->free_bytes)
+			d->free_bytes = o->free_bytes;
+	return status;
+}
+
 static enum gn_status prepare(struct spread *s, struct gn_err *err)
 {
 	char at[PATH_MAX];
@@ -147,7 +164,7 @@ static enum gn_status prepare(struct spread *s, struct gn_err *err)
 		if (!status && !*d->to)
 			status = gn_err_set(err, GN_ERR_USAGE, "%s has a folder without a name", s->options->to);
 		if (!status)
-			status = gn_free_bytes(gn_stage_place_above(d->to, at), &d->free_bytes, err);
+			status = read_free(s, i, err);
 		d->only = calloc(s->manifest.shard_count + (size_t)1, 1);
 		if (!status && !d->only)
 			status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %u shards", s->manifest.shard_count);

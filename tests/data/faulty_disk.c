@@ -1,7 +1,8 @@
 /* LD_PRELOAD: a disk that fails. GN_FAIL="CALL ERRNO AFTER": after AFTER successes below the folder GN_FAIL_BELOW, CALL fails with that
  * error, again and again; only on rank GN_FAIL_RANK. "stall N 0": each pwrite() waits until the file `go` is there; with the Nth the file
  * `stalled` is made. "stall-syncfs N 0": the same of syncfs(). "late-syncfs ERRNO BYTES": the first syncfs() fails, as it does once of a
- * disk that failed, when as many bytes have been written. Without PMIX_RANK it is rank 0. For tests/data/stage_disks.t. */
+ * disk that failed, when as many bytes have been written. "statvfs BYTES 0": with each call as many bytes more are free than with the one
+ * before, as where others remove files meanwhile. Without PMIX_RANK it is rank 0. For tests/data/stage_disks.t and its like. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -11,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 static long was_read, written; /* bytes, by pread() and pwrite(), anywhere */
@@ -140,4 +142,15 @@ int mkdir(const char *path, mode_t mode)
 	int (*next)(const char *, mode_t);
 
 	return fails_now("mkdir", path) ? -1 : (NEXT("mkdir"), next(path, mode));
+}
+
+int statvfs(const char *path, struct statvfs *out)
+{
+	int (*next)(const char *, struct statvfs *);
+	static int calls;
+	int bytes, unused, code = (NEXT("statvfs"), next(path, out));
+
+	if (!code && is_chosen("statvfs", path, &bytes, &unused))
+		out->f_bavail += (unsigned long)__atomic_add_fetch(&calls, 1, __ATOMIC_SEQ_CST) * (unsigned long)bytes / out->f_frsize;
+	return code;
 }

@@ -83,6 +83,12 @@ if [ ! "${GN_SANITIZED-}" ] && ${CC:-cc} -shared -fPIC -o disk.so "$GN_SOURCE/te
 	check 'one that is held when the new one is whole is kept' late
 	expect 0 '"kept_bytes": [1-9]' 'the next run replaces it, with what was copied' stage other disk/tree
 	check 'rightly' diff -r other/d2 disk/tree/d2
+	# what others write to a disk between two readings of its free space does not put all shards into one of two folders on it
+	mkdir div1 div2
+	GN_FAIL_RANK=0 GN_FAIL_BELOW=/div GN_FAIL="statvfs 100000000 0" LD_PRELOAD=$PWD/disk.so \
+		"$gannet" stage --from packed --to "$PWD/div1/set:$PWD/div2/set" >/dev/null
+	check 'shards are divided evenly between two folders of one file system' test \
+		"$(find div1 -name '*.h5' | wc -l)" -eq "$(find div2 -name '*.h5' | wc -l)"
 else
 	skip 'one that is held when the new one is whole is kept' 'a preloaded library needs a compiler, and a build without sanitizers'
 fi
