@@ -19,7 +19,7 @@ libgannet_data_a_SOURCES = \
 	data/pack/source_folder.c data/pack/source_tar.c data/pack/split.c data/pack/split.h data/pack/synthetic.c data/pack/synthetic.h \
 	data/loader/batch_builder.c data/loader/batch_builder.h data/loader/loader.c data/loader/loader.h data/loader/sample_pipeline.c \
 	data/loader/sample_pipeline.h \
-	data/stage/stage.c data/stage/stage.h data/stage/stage_internal.h data/stage/stage_jobs.c data/stage/stage_spread.c data/stage/stage_clear.c data/stage/stage_clear.h data/stage/stage_copy.c data/stage/stage_copy.h data/stage/stage_owner.c \
+	data/stage/stage.c data/stage/stage.h data/stage/stage_internal.h data/stage/stage_jobs.c data/stage/stage_spread.c data/stage/stage_clear.c data/stage/stage_clear.h data/stage/stage_owner.c \
 	data/stage/stage_owner.h data/stage/stage_marker.c data/stage/stage_marker.h \
 	data/stage/staged.c data/stage/staged.h data/stage/staged_internal.h data/stage/staged_remove.c \
 	data/stage/stage_place.c data/stage/stage_place.h data/stage/fetch.c data/stage/fetch.h data/stage/http.c data/stage/http.h \
