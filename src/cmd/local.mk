@@ -2,7 +2,7 @@ bin_PROGRAMS += gannet
 gannet_CFLAGS = $(AM_CFLAGS)
 gannet_CPPFLAGS = $(AM_CPPFLAGS)
 gannet_SOURCES = \
-	src/cmd/bench.c src/cmd/bench.h src/cmd/bench_coll.c src/cmd/bench_augment.c src/cmd/bench_augment.h src/cmd/bench_decode.c src/cmd/bench_gpu.c src/cmd/bench_io.c \
+	src/cmd/bench.c src/cmd/bench.h src/cmd/bench_coll.c src/cmd/bench_decode.c src/cmd/bench_gpu.c src/cmd/bench_io.c \
 	src/cmd/bench_pattern.c src/cmd/bench_pattern.h \
 	src/cmd/bench_row.c src/cmd/bench_row.h src/cmd/bench_shared.c \
 	src/cmd/bench_train.c src/cmd/bench_train_internal.h src/cmd/bench_train_profile.c src/cmd/bench_train_report.c \
@@ -15,14 +15,14 @@ gannet_SOURCES = \
 	src/cmd/launch.c src/cmd/launch_internal.h src/cmd/launch_job.c src/cmd/launch_rank.c \
 	src/cmd/main.c \
 	src/cmd/pack.c \
-	src/cmd/predict.c src/cmd/predict_array.c src/cmd/predict_array.h src/cmd/predict_output.c src/cmd/predict_output.h \
+	src/cmd/predict.c src/cmd/predict_output.c src/cmd/predict_output.h \
 	src/cmd/preflight.c \
 	src/cmd/preview.c src/cmd/print_json.c \
 	src/cmd/report.c \
 	src/cmd/sample_options.h \
 	src/cmd/golden.S src/cmd/selftest.c \
 	src/cmd/sim.c src/cmd/sim.h src/cmd/sim_machine.c src/cmd/sim_train.c \
-	src/cmd/stage.c src/cmd/stage_list.c src/cmd/stage_list.h src/cmd/stage_print.c src/cmd/stage_print.h \
+	src/cmd/stage.c src/cmd/stage_list.c src/cmd/stage_list.h \
 	src/cmd/stop.c src/cmd/stop.h \
 	src/cmd/submit.c \
 	src/cmd/summary.c \

@@ -1,20 +1,144 @@
 #include "src/cmd/predict_output.h"
 
+#include "src/base/file.h"
 #include "src/base/json.h"
 #include "src/base/text.h"
 #include "src/cmd/cmd.h"
-#include "src/cmd/predict_array.h"
+#include "src/train/loop/predict.h"
+#include "src/train/metrics/logits.h"
 
+#include <errno.h>
 #include <jansson.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+/* --- the logits as a NumPy array that grows row by row, and beside it the list of names, one a line --- */
+struct part {
+	char path[PATH_MAX], temporary[PATH_MAX];
+	FILE *file;
+};
+
+struct predict_array {
+	struct part rows, names;
+	uint64_t count;
+	int classes;
+	float *none; /* [classes] NaN */
+};
+
+static enum gn_status open_part(struct part *p, struct gn_err *err)
+{
+	enum gn_status status = gn_file_check_replaceable(p->path, err);
+
+	if (status)
+		return status;
+	if ((size_t)snprintf(p->temporary, sizeof p->temporary, "%s.tmp-%ld", p->path, (long)getpid()) >= sizeof p->temporary)
+		return gn_err_set(err, GN_ERR_USAGE, "path too long: %s", p->path);
+	p->file = fopen(p->temporary, "wxe");
+	return p->file ? GN_OK : gn_err_errno(err, errno, "cannot create %s", p->temporary);
+}
+
+static void drop(struct part *p)
+{
+	if (!p->file)
+		return;
+	fclose(p->file);
+	unlink(p->temporary);
+}
+
+/* Removes what is not finished. NULL is fine. */
+static void predict_array_destroy(struct predict_array *a)
+{
+	if (!a)
+		return;
+	drop(&a->rows);
+	drop(&a->names);
+	free(a->none);
+	free(a);
+}
+
+/* path: FILE.npy; the names go to FILE.names.txt. Both are written beside them until predict_array_finish(). */
+static enum gn_status predict_array_create(const char *path, int classes, struct predict_array **out, struct gn_err *err)
+{
+	struct predict_array *a = calloc(1, sizeof *a);
+	size_t len = strlen(path), stem = len > 4 && !strcmp(path + len - 4, ".npy") ? len - 4 : len;
+	char header[GN_NPY_HEADER_BYTES] = {0};
+	enum gn_status status = GN_OK;
+
+	if (a)
+		a->none = calloc((size_t)classes, sizeof *a->none);
+	if (!a || !a->none) {
+		free(a);
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d classes", classes);
+	}
+	a->classes = classes;
+	for (int k = 0; k < classes; k++)
+		a->none[k] = NAN;
+	if (len + 16 >= sizeof a->names.path)
+		status = gn_err_set(err, GN_ERR_USAGE, "path too long: %s", path);
+	snprintf(a->rows.path, sizeof a->rows.path, "%s", path);
+	snprintf(a->names.path, sizeof a->names.path, "%.*s.names.txt", (int)(stem < PATH_MAX - 16 ? stem : 0), path);
+	if (!status)
+		status = gn_file_check_folder(path, "npy", err);
+	if (!status)
+		status = open_part(&a->rows, err);
+	if (!status)
+		status = open_part(&a->names, err);
+	if (!status && fwrite(header, sizeof header, 1, a->rows.file) != 1)
+		status = gn_err_errno(err, errno, "cannot write %s", a->rows.temporary);
+	if (status)
+		predict_array_destroy(a);
+	else
+		*out = a;
+	return status;
+}
+
+/* A row of NaN for an image with a problem. A line break in a name becomes a space. */
+static enum gn_status predict_array_add(struct predict_array *a, const struct gn_prediction *image, struct gn_err *err)
+{
+	const float *row = image->problem ? a->none : image->logits;
+
+	if (fwrite(row, sizeof *row, (size_t)a->classes, a->rows.file) != (size_t)a->classes)
+		return gn_err_errno(err, errno, "cannot write %s", a->rows.temporary);
+	for (const char *c = image->name; *c; c++)
+		putc(*c == '\n' || *c == '\r' ? ' ' : *c, a->names.file);
+	putc('\n', a->names.file);
+	a->count++;
+	return ferror(a->names.file) ? gn_err_errno(err, errno, "cannot write %s", a->names.temporary) : GN_OK;
+}
+
+static enum gn_status finish_part(struct part *p, struct gn_err *err)
+{
+	FILE *file = p->file;
+	int failed = fflush(file) || fsync(fileno(file));
+
+	if (failed)
+		return gn_err_errno(err, errno, "cannot write %s", p->temporary);
+	if (rename(p->temporary, p->path))
+		return gn_err_errno(err, errno, "cannot rename %s to %s", p->temporary, p->path);
+	p->file = NULL;
+	fclose(file);
+	return gn_sync_parent(p->path, err);
+}
+
+static enum gn_status predict_array_finish(struct predict_array *a, struct gn_err *err)
+{
+	char header[GN_NPY_HEADER_BYTES];
+	enum gn_status status = finish_part(&a->names, err);
+
+	gn_npy_header(a->count, (uint32_t)a->classes, header);
+	if (!status && (fseek(a->rows.file, 0, SEEK_SET) || fwrite(header, sizeof header, 1, a->rows.file) != 1))
+		status = gn_err_errno(err, errno, "cannot write %s", a->rows.temporary);
+	return status ? status : finish_part(&a->rows, err);
+}
 
 struct gn_predict_output {
 	const struct gn_predict_options *options;
 	struct gn_log *log;
-	struct gn_predict_array *array; /* NULL: not asked for */
+	struct predict_array *array; /* NULL: not asked for */
 	json_t *names;			/* an array; NULL: numbers */
 	int classes, top;
 	int *best;			/* [top] */
@@ -37,7 +161,7 @@ void gn_predict_output_destroy(struct gn_predict_output *p)
 {
 	if (!p)
 		return;
-	gn_predict_array_destroy(p->array);
+	predict_array_destroy(p->array);
 	json_decref(p->names);
 	free(p->best);
 	free(p);
@@ -64,7 +188,7 @@ enum gn_status gn_predict_output_begin(void *context, int classes, const char *n
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d classes", p->top);
 	p->names = names ? json_loads(names, 0, NULL) : NULL;
 	print_heading(p);
-	return p->options->npy ? gn_predict_array_create(p->options->npy, classes, &p->array, err) : GN_OK;
+	return p->options->npy ? predict_array_create(p->options->npy, classes, &p->array, err) : GN_OK;
 }
 
 /* The name of a class, or its number in text. */
@@ -194,10 +318,10 @@ enum gn_status gn_predict_output_image(void *context, const struct gn_prediction
 	funlockfile(stdout);
 	if (ferror(stdout))
 		return gn_err_set(err, GN_ERR_IO, "cannot write standard output");
-	return p->array ? gn_predict_array_add(p->array, image, err) : GN_OK;
+	return p->array ? predict_array_add(p->array, image, err) : GN_OK;
 }
 
 enum gn_status gn_predict_output_finish(struct gn_predict_output *p, struct gn_err *err)
 {
-	return p->array ? gn_predict_array_finish(p->array, err) : GN_OK;
+	return p->array ? predict_array_finish(p->array, err) : GN_OK;
 }
