@@ -82,7 +82,6 @@ libgannet_train_a_SOURCES += \
 	src/train/metrics/report_page.c src/train/metrics/report_page.h \
 	src/train/metrics/report_ranks.c \
 	src/train/metrics/run_status.c src/train/metrics/run_status.h \
-	src/train/metrics/silence.c src/train/metrics/silence.h \
 	src/train/metrics/scaling_report.c src/train/metrics/scaling_report.h \
 	src/train/metrics/trace.c src/train/metrics/trace.h \
 	src/train/metrics/trace_file.c \

@@ -10,8 +10,9 @@
  *     {"time": seconds since 1970, "doing": "training", "running": true, "step", "total_steps", "epoch", "loss", "lr", "images_per_s",
  *      "top1", "host", "job", "slow": [{"rank", "host", "compute_ms"}, ...],
  *      "nodes": [{"host", "cpu", "memory_bytes", "memory_used_bytes", "rss_bytes", "receive_bytes_per_s", "send_bytes_per_s"}, ...]}
- *      and what silence.h adds on several ranks
+ *      and on several ranks "silent": [{"rank", "host", "since": seconds since 1970}, ...], "silent_count"
  *      slow: the ranks with the longest compute time in the last interval, the longest first; nodes: usage.h
+ *      silent: the ranks of which rank 0 hears nothing (2.5 s without a message), the first 8; since: their last message
  *
  * Thread safety: one thread.
  */
