@@ -43,7 +43,6 @@ libgannet_kernels_a_SOURCES = \
 	kernels/host/optim.c \
 	kernels/host/pointwise.c \
 	kernels/host/scale.c \
-	kernels/host/sums.c kernels/host/sums.h \
 	kernels/host/tokens.c \
 	kernels/host/update.c \
 	kernels/host/weight_pack.c kernels/host/weight_pack.h \
@@ -80,8 +79,7 @@ if HAVE_CUDA
 lib_LIBRARIES += libgannet_cuda.a
 libgannet_cuda_a_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 libgannet_cuda_a_SOURCES = \
-	kernels/cuda/blas.c kernels/cuda/blas.h kernels/cuda/blas_internal.h \
-	kernels/cuda/blas_plan.c \
+	kernels/cuda/blas.c kernels/cuda/blas.h \
 	kernels/cuda/compute.c \
 	kernels/cuda/dnn.c kernels/cuda/dnn.h kernels/cuda/dnn_internal.h \
 	kernels/cuda/dnn_graph.c \

@@ -1,6 +1,57 @@
-#include "kernels/host/sums.h"
+#include "kernels/optim.h"
 
 #include <math.h>
+
+/* Sums that are equal for any number of threads: split by size only, added in fixed order. */
+enum { PIECES_MAX = 64, PIECE_LEAST = 4096 };
+
+struct pieces {
+	size_t total, each, count;
+};
+
+static struct pieces pieces_of(size_t total)
+{
+	struct pieces p = {.total = total, .each = (total / PIECES_MAX + 16) / 16 * 16};
+
+	if (p.each < PIECE_LEAST)
+		p.each = PIECE_LEAST;
+	p.count = (total + p.each - 1) / p.each;
+	return p;
+}
+
+static size_t piece_end(const struct pieces *p, size_t i)
+{
+	return (i + 1) * p->each < p->total ? (i + 1) * p->each : p->total;
+}
+
+double gn_sum_squares(const float *x, size_t count)
+{
+	struct pieces pieces = pieces_of(count);
+	double sums[PIECES_MAX], sum = 0;
+
+#pragma omp parallel for schedule(static) if (pieces.count > 4)
+	for (size_t i = 0; i < pieces.count; i++) {
+		size_t end = piece_end(&pieces, i);
+		double part = 0;
+
+#pragma omp simd reduction(+ : part)
+		for (size_t k = i * pieces.each; k < end; k++)
+			part += (double)x[k] * x[k];
+		sums[i] = part;
+	}
+	for (size_t i = 0; i < pieces.count; i++)
+		sum += sums[i];
+	return sum;
+}
+
+void gn_average_step(float *average, const float *values, size_t count, double decay)
+{
+	const float d = (float)decay, rest = (float)(1 - decay);
+
+#pragma omp parallel for simd schedule(static) if (count > 1 << 14)
+	for (size_t i = 0; i < count; i++)
+		average[i] = d * average[i] + rest * values[i];
+}
 
 /* Scalars as floats: no conversions in the loops. */
 struct sgd {
@@ -130,13 +181,13 @@ static void lamb_moments(struct lamb l, const struct gn_optim_tensor *t, size_t 
 static void lamb_sums(const struct gn_optim *o, const struct gn_optim_update *u, const struct gn_optim_tensor *t, double sums[2])
 {
 	const struct lamb l = lamb_of(o, u, t);
-	struct gn_pieces pieces = gn_pieces_of(t->count);
-	double each[GN_PIECES_MAX][2];
+	struct pieces pieces = pieces_of(t->count);
+	double each[PIECES_MAX][2];
 
 	sums[0] = sums[1] = 0;
 #pragma omp parallel for schedule(static) if (pieces.count > 4)
 	for (size_t i = 0; i < pieces.count; i++)
-		lamb_moments(l, t, i * pieces.each, gn_piece_end(&pieces, i), each[i]);
+		lamb_moments(l, t, i * pieces.each, piece_end(&pieces, i), each[i]);
 	for (size_t i = 0; i < pieces.count; i++) {
 		sums[0] += each[i][0];
 		sums[1] += each[i][1];
