@@ -90,7 +90,6 @@ libgannet_transport_a_SOURCES += \
 	transport/schedule/algo_recursive_doubling.c \
 	transport/schedule/algo_recursive_halving.c \
 	transport/schedule/algo_ring.c \
-	transport/schedule/chunk_history.c transport/schedule/chunk_history.h \
 	transport/schedule/node_map.c \
 	transport/schedule/schedule.c transport/schedule/schedule.h \
 	transport/schedule/types.h \
@@ -101,10 +100,8 @@ libgannet_transport_a_SOURCES += \
 libgannet_transport_a_SOURCES += \
 	transport/select/cost.c transport/select/cost.h \
 	transport/select/critical_path.c transport/select/critical_path.h transport/select/critical_path_internal.h \
-	transport/select/critical_path_port.c \
 	transport/select/critical_path_walk.c \
 	transport/select/select.c transport/select/select.h \
-	transport/select/select_cost_model.c transport/select/select_cost_model.h \
 	transport/select/tuning_table.c transport/select/tuning_table.h \
 	transport/select/tuning_table_agree.c
 
@@ -160,13 +157,11 @@ libgannet_transport_a_SOURCES += \
 TRANSPORT_LIBS = libgannet_transport.a $(BASE_LIBS) $(UCX_LIBS) $(PMIX_LIBS) $(HWLOC_LIBS) $(JANSSON_LIBS) -lm
 
 # what needs CUDA and NCCL; NCCL itself is loaded when it is wanted
-EXTRA_DIST += transport/nccl/gpu_call.h
 if HAVE_CUDA
 lib_LIBRARIES += libgannet_transport_cuda.a
 libgannet_transport_cuda_a_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 libgannet_transport_cuda_a_SOURCES = \
-	transport/nccl/nccl.c transport/nccl/nccl.h transport/nccl/nccl_internal.h \
-	transport/nccl/nccl_create.c \
+	transport/nccl/nccl.c transport/nccl/nccl.h \
 	transport/nccl/nccl_api.c transport/nccl/nccl_api.h
 TRANSPORT_CUDA_LIBS = libgannet_transport_cuda.a $(CUDA_LIBS)
 endif

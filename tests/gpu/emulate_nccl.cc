@@ -1,5 +1,5 @@
 /* Stands for NCCL where GPUs are emulated: sums of their memory between processes of one machine, in shared memory, on the streams
- * of emulate_runtime.h. Linked with --wrap, so that all of nccl.c and nccl_create.c runs. It cannot show what NCCL computes
+ * of emulate_runtime.h. Linked with --wrap, so that all of nccl.c runs. It cannot show what NCCL computes
  * or how fast; tests/gpu/comm.t asks the real one where there are GPUs, and elsewhere sees it fail.
  *
  * As NCCL does it, communicators that do not block are not there at once, and a call may return before its work is given to

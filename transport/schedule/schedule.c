@@ -1,9 +1,130 @@
 #include "transport/schedule/schedule.h"
 
 #include "src/base/alloc.h"
-#include "transport/schedule/chunk_history.h"
 
+#include <stdint.h>
 #include <stdlib.h>
+
+/* --- history: the last writer of each chunk and its readers since, while a schedule is built; the dependencies of a step come from these ---
+ *
+ * Adjacent chunks with the same history are one run, so that a step over thousands of chunks costs as much as a step over one. The
+ * cost of a step is O(runs touched) plus a scan of a bitmap.
+ */
+#define WORD 64u
+
+/* A list of the steps that have read a run since it was last written. Runs that were split share the tails of their lists. */
+struct reader {
+	uint32_t step, next;
+};
+
+/* Step and list numbers are stored plus one: zero means none, and untouched pages of calloc() cost no memory. */
+struct chunk_history {
+	uint32_t chunks;
+	uint64_t *starts; /* bit c: a run starts at chunk c */
+	uint32_t *writer, *readers; /* valid where a run starts */
+	struct reader *pool;
+	size_t pool_count, pool_room;
+};
+
+static void chunk_history_destroy(struct chunk_history *t)
+{
+	if (!t)
+		return;
+	free(t->starts);
+	free(t->writer);
+	free(t->readers);
+	free(t->pool);
+	free(t);
+}
+
+/* NULL when memory is exhausted. */
+static struct chunk_history *chunk_history_create(uint32_t chunks)
+{
+	struct chunk_history *t = calloc(1, sizeof *t);
+
+	if (!t)
+		return NULL;
+	t->chunks = chunks;
+	t->starts = calloc(chunks / WORD + 1, sizeof *t->starts);
+	t->writer = calloc(chunks + (size_t)1, sizeof *t->writer);
+	t->readers = calloc(chunks + (size_t)1, sizeof *t->readers);
+	if (!t->starts || !t->writer || !t->readers) {
+		chunk_history_destroy(t);
+		return NULL;
+	}
+	t->starts[0] = 1;
+	return t;
+}
+
+/* The first start of a run in [chunk, end), or end. */
+static uint32_t next_start(const struct chunk_history *t, uint32_t chunk, uint32_t end)
+{
+	while (chunk < end) {
+		uint64_t bits = t->starts[chunk / WORD] >> chunk % WORD;
+
+		if (bits) {
+			chunk += (uint32_t)__builtin_ctzll(bits);
+			return chunk < end ? chunk : end;
+		}
+		chunk = (chunk / WORD + 1) * WORD;
+	}
+	return end;
+}
+
+/* Splits the run around chunk, so that a run starts there. */
+static void start_run(struct chunk_history *t, uint32_t chunk)
+{
+	uint32_t word = chunk / WORD, source;
+	uint64_t before;
+
+	if (chunk >= t->chunks || t->starts[word] >> chunk % WORD & 1)
+		return;
+	before = t->starts[word] & (((uint64_t)1 << chunk % WORD) - 1);
+	while (!before)
+		before = t->starts[--word];
+	source = word * WORD + WORD - 1 - (uint32_t)__builtin_clzll(before);
+	t->writer[chunk] = t->writer[source];
+	t->readers[chunk] = t->readers[source];
+	t->starts[chunk / WORD] |= (uint64_t)1 << chunk % WORD;
+}
+
+static int add_reader(struct chunk_history *t, uint32_t run, uint32_t step)
+{
+	if (gn_array_grow(&t->pool, &t->pool_room, t->pool_count, sizeof *t->pool))
+		return -1;
+	t->pool[t->pool_count++] = (struct reader){step, t->readers[run]};
+	t->readers[run] = (uint32_t)t->pool_count;
+	return 0;
+}
+
+/* Calls visit() for each step that a step over [chunk, chunk + count) depends on, perhaps several times for one, then records the
+ * step as reader or writer of these chunks. Returns 0, or -1 when memory is exhausted. */
+static int chunk_history_add(struct chunk_history *t, uint32_t step, uint32_t chunk, uint32_t count, int writes,
+			 void (*visit)(void *context, uint32_t on), void *context)
+{
+	uint32_t end = chunk + count;
+
+	start_run(t, chunk);
+	start_run(t, end);
+	for (uint32_t run = chunk; run < end; run = next_start(t, run + 1, end)) {
+		if (t->writer[run])
+			visit(context, t->writer[run] - 1);
+		if (!writes) {
+			if (add_reader(t, run, step))
+				return -1;
+			continue;
+		}
+		for (uint32_t r = t->readers[run]; r; r = t->pool[r - 1].next)
+			visit(context, t->pool[r - 1].step);
+		if (run > chunk)
+			t->starts[run / WORD] &= ~((uint64_t)1 << run % WORD);
+	}
+	if (writes) {
+		t->writer[chunk] = step + 1;
+		t->readers[chunk] = 0;
+	}
+	return 0;
+}
 
 /* How many of a step's last dependencies are searched for a duplicate; a duplicate that remains is harmless. */
 #define LOOK_BACK 64u
@@ -14,7 +135,7 @@ struct gn_schedule {
 	struct gn_step *steps;
 	uint32_t *dependencies;
 	size_t step_count, step_room, dependency_count, dependency_room;
-	struct gn_chunk_history *history; /* while building */
+	struct chunk_history *history; /* while building */
 	int failed;
 };
 
@@ -23,7 +144,7 @@ enum gn_status gn_schedule_create(int rank, int size, uint32_t chunks, struct gn
 	struct gn_schedule *s = calloc(1, sizeof *s);
 
 	if (s)
-		s->history = gn_chunk_history_create(chunks);
+		s->history = chunk_history_create(chunks);
 	if (!s || !s->history) {
 		gn_schedule_destroy(s);
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a schedule of %u chunks", chunks);
@@ -41,11 +162,11 @@ void gn_schedule_destroy(struct gn_schedule *s)
 		return;
 	free(s->steps);
 	free(s->dependencies);
-	gn_chunk_history_destroy(s->history);
+	chunk_history_destroy(s->history);
 	free(s);
 }
 
-/* Called by gn_chunk_history_add() for the step that is being appended, which is stored at step_count already. */
+/* Called by chunk_history_add() for the step that is being appended, which is stored at step_count already. */
 static void add_dependency(void *context, uint32_t on)
 {
 	struct gn_schedule *s = context;
@@ -74,7 +195,7 @@ void gn_schedule_add(struct gn_schedule *s, struct gn_step step)
 	step.dependency_count = 0;
 	s->steps[s->step_count] = step;
 	/* the input is never written, so reading it needs no dependency */
-	if (!step.from_input && gn_chunk_history_add(s->history, (uint32_t)s->step_count, step.chunk, step.chunk_count,
+	if (!step.from_input && chunk_history_add(s->history, (uint32_t)s->step_count, step.chunk, step.chunk_count,
 						     step.op != GN_STEP_SEND, add_dependency, s))
 		s->failed = 1;
 	s->step_count++;
@@ -105,7 +226,7 @@ void gn_schedule_recv_reduce(struct gn_schedule *s, int peer, uint32_t chunk, ui
 
 enum gn_status gn_schedule_finish(struct gn_schedule *s, struct gn_err *err)
 {
-	gn_chunk_history_destroy(s->history);
+	chunk_history_destroy(s->history);
 	s->history = NULL;
 	return s->failed ? gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a schedule of %d ranks and %u chunks", s->size,
 				      s->chunks)

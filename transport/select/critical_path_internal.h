@@ -72,9 +72,4 @@ struct gn_critical_path {
 	int streams;
 };
 
-/* Returns when the request begins: at the first time from `at` on at which the resource is idle for so long. */
-double gn_path_serve(struct gn_path_resource *r, double at, double seconds);
-/* Delays the messages in p->shared as byte streams that take turns at the output ports, and empties it. */
-void gn_path_share_ports(struct gn_critical_path *p);
-
 #endif

@@ -1,10 +1,140 @@
 #include "transport/select/select.h"
 
 #include "src/base/strbuf.h"
-#include "transport/select/select_cost_model.h"
+#include "transport/select/cost.h"
+#include "transport/select/critical_path.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* --- the closed form of one algorithm's time: the critical path of its first slices, and a constant time for each of the others --- */
+#define WALKS 6
+
+/* The time is that of the path with `pieces` slices up to one of these numbers; with more it grows linearly, by as much for each as
+ * between half as many and so many, but by no less than the busiest processor or port has to do for one. The first slices fill the
+ * pipeline, the others follow at the pace of the slowest. */
+static const uint32_t slices[WALKS] = {1, 2, 4, 8, 16, 32};
+/* So many are walked if all walked ranks have no more steps with them. */
+static const double steps_max[WALKS] = {INFINITY, 0, 40000, 10000, 600, 600};
+
+struct cost_model {
+	const struct gn_algorithm *algorithm;
+	const struct gn_node_map *map;
+	const struct gn_cost *cost;
+	struct gn_critical_path *paths[WALKS]; /* by slices; NULL: not needed yet */
+	int most;			       /* the last of them that is walked */
+};
+
+static enum gn_status path_of(struct cost_model *m, int i, struct gn_err *err)
+{
+	return m->paths[i] ? GN_OK : gn_critical_path_create(m->algorithm, m->map, m->cost, slices[i], &m->paths[i], err);
+}
+
+/* NULL is fine. */
+static void cost_model_destroy(struct cost_model *m)
+{
+	if (!m)
+		return;
+	for (int i = 0; i < WALKS; i++)
+		gn_critical_path_destroy(m->paths[i]);
+	free(m);
+}
+
+/* map and cost are borrowed and outlive *out. */
+static enum gn_status cost_model_create(const struct gn_algorithm *a, const struct gn_node_map *map, const struct gn_cost *cost,
+				    struct cost_model **out, struct gn_err *err)
+{
+	struct cost_model *m = calloc(1, sizeof *m);
+	enum gn_status status;
+
+	if (!m)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the cost of %s", a->name);
+	*m = (struct cost_model){.algorithm = a, .map = map, .cost = cost};
+	status = path_of(m, 0, err);
+	if (status) {
+		cost_model_destroy(m);
+		return status;
+	}
+	for (m->most = WALKS - 1; gn_critical_path_steps(m->paths[0]) * slices[m->most] > steps_max[m->most];)
+		m->most--;
+	*out = m;
+	return GN_OK;
+}
+
+/* A lower bound of the seconds with so many slices: the path of one slice, and what the busiest processor or port has to do; *guess
+ * = an estimate: the path of the first slice, and what the busiest has to do for the others. */
+static double cost_model_bound(struct cost_model *m, double bytes, uint32_t pieces, double *guess)
+{
+	double path_s = gn_critical_path_seconds(m->paths[0], bytes / pieces), busy_s = gn_critical_path_busy_s(m->paths[0]);
+
+	*guess = path_s + busy_s * (pieces - 1);
+	return fmax(path_s, busy_s * pieces);
+}
+
+/* Few slices that are none of those of `slices` are walked by themselves. */
+static enum gn_status walk_few(struct cost_model *m, double bytes, uint32_t pieces, double *out, struct gn_err *err)
+{
+	struct gn_critical_path *p;
+	enum gn_status status;
+
+	for (int i = 0; i < WALKS; i++)
+		if (slices[i] == pieces) {
+			status = path_of(m, i, err);
+			if (!status)
+				*out = gn_critical_path_seconds(m->paths[i], bytes);
+			return status;
+		}
+	status = gn_critical_path_create(m->algorithm, m->map, m->cost, pieces, &p, err);
+	if (status)
+		return status;
+	*out = gn_critical_path_seconds(p, bytes);
+	gn_critical_path_destroy(p);
+	return GN_OK;
+}
+
+/* *out = seconds with so many slices. */
+static enum gn_status cost_model_seconds(struct cost_model *m, double bytes, uint32_t pieces, double *out, struct gn_err *err)
+{
+	uint32_t many = slices[m->most], few = m->most ? slices[m->most - 1] : 0;
+	double few_s = 0, many_s, busy_s;
+	enum gn_status status;
+
+	if (pieces <= many)
+		return walk_few(m, bytes, pieces, out, err);
+	if (!m->most) {
+		cost_model_bound(m, bytes, pieces, out);
+		return GN_OK;
+	}
+	status = walk_few(m, bytes / pieces * few, few, &few_s, err);
+	if (!status)
+		status = walk_few(m, bytes / pieces * many, many, &many_s, err);
+	if (status)
+		return status;
+	busy_s = gn_critical_path_busy_s(m->paths[m->most]) / many;
+	*out = many_s + fmax(busy_s, (many_s - few_s) / (many - few)) * (pieces - many);
+	return GN_OK;
+}
+
+/* How many steps cost_model_seconds walks. */
+static double cost_model_steps(const struct cost_model *m, uint32_t pieces)
+{
+	uint32_t many = slices[m->most], few = m->most ? slices[m->most - 1] : 0;
+
+	return gn_critical_path_steps(m->paths[0]) * (pieces <= many ? pieces : few + many);
+}
+
+/* Messages of the busiest rank with one slice. */
+static double cost_model_messages(const struct cost_model *m)
+{
+	return gn_critical_path_messages(m->paths[0]);
+}
+
+/* Seconds to connect a rank to its peers, once. */
+static double cost_model_connect_s(const struct cost_model *m)
+{
+	return gn_critical_path_connect_s(m->paths[0]);
+}
 
 #define CANDIDATES_MAX 64
 #define SIZES_MAX 4
@@ -25,13 +155,13 @@ const size_t *gn_select_piece_bytes(int *count)
 struct candidate {
 	struct gn_choice choice; /* predicted_s: a guess, until it is walked */
 	double bound_s;		 /* of predicted_s */
-	struct gn_cost_model *model;
+	struct cost_model *model;
 };
 
 struct candidates {
 	struct candidate list[CANDIDATES_MAX];
 	int count, models_count;
-	struct gn_cost_model *models[ALGORITHMS_MAX];
+	struct cost_model *models[ALGORITHMS_MAX];
 };
 
 /* The candidate numbers of slices, without duplicates. */
@@ -70,13 +200,13 @@ static enum gn_status add_algorithm(const struct gn_select_args *args, const str
 				    struct gn_err *err)
 {
 	uint32_t pieces[SIZES_MAX];
-	struct gn_cost_model *m = NULL;
+	struct cost_model *m = NULL;
 	double bound_s = 0;
 	int sizes;
 	enum gn_status status = list_slice_counts(args, a, pieces, &sizes, err);
 
 	if (!status && args->map->size > 1)
-		status = gn_cost_model_create(a, args->map, args->cost, &m, err);
+		status = cost_model_create(a, args->map, args->cost, &m, err);
 	if (status)
 		return status;
 	all->models[all->models_count++] = m;
@@ -84,11 +214,11 @@ static enum gn_status add_algorithm(const struct gn_select_args *args, const str
 		struct gn_algo_args how = {.size = args->map->size, .pieces = pieces[i], .map = args->map};
 		struct gn_choice c = {.algorithm = a, .pieces = pieces[i], .chunks = a->chunks(&how)};
 
-		if (m && has_too_many_steps(args, &c, gn_cost_model_messages(m) * pieces[i]))
+		if (m && has_too_many_steps(args, &c, cost_model_messages(m) * pieces[i]))
 			continue;
 		if (m) {
-			bound_s = gn_cost_model_bound(m, (double)args->bytes, pieces[i], &c.predicted_s);
-			c.connecting_s = gn_cost_model_connect_s(m);
+			bound_s = cost_model_bound(m, (double)args->bytes, pieces[i], &c.predicted_s);
+			c.connecting_s = cost_model_connect_s(m);
 		}
 		all->list[all->count++] = (struct candidate){c, bound_s, m};
 	}
@@ -159,8 +289,8 @@ static enum gn_status find_cheapest(const struct gn_select_args *args, struct ca
 		if (best && (walked > WALKED_MAX || best_cost <= c->bound_s + c->choice.connecting_s / GN_SELECT_USES))
 			continue;
 		if (c->model) {
-			walked += gn_cost_model_steps(c->model, c->choice.pieces);
-			status = gn_cost_model_seconds(c->model, (double)args->bytes, c->choice.pieces, &c->choice.predicted_s, err);
+			walked += cost_model_steps(c->model, c->choice.pieces);
+			status = cost_model_seconds(c->model, (double)args->bytes, c->choice.pieces, &c->choice.predicted_s, err);
 		}
 		if (!best || by_cost(c, best) < 0)
 			best = c;
@@ -179,22 +309,22 @@ enum gn_status gn_select(const struct gn_select_args *args, struct gn_choice *ou
 	if (!status)
 		status = find_cheapest(args, &all, out, err);
 	for (int i = 0; i < all.models_count; i++)
-		gn_cost_model_destroy(all.models[i]);
+		cost_model_destroy(all.models[i]);
 	return status;
 }
 
 enum gn_status gn_select_closed_form(const struct gn_select_args *args, const struct gn_algorithm *a, uint32_t pieces,
 				     struct gn_select_form *out, struct gn_err *err)
 {
-	struct gn_cost_model *m;
-	enum gn_status status = gn_cost_model_create(a, args->map, args->cost, &m, err);
+	struct cost_model *m;
+	enum gn_status status = cost_model_create(a, args->map, args->cost, &m, err);
 
 	if (status)
 		return status;
-	status = gn_cost_model_seconds(m, (double)args->bytes, pieces, &out->seconds, err);
-	out->connecting_s = gn_cost_model_connect_s(m);
-	out->steps = gn_cost_model_messages(m) * pieces;
-	gn_cost_model_destroy(m);
+	status = cost_model_seconds(m, (double)args->bytes, pieces, &out->seconds, err);
+	out->connecting_s = cost_model_connect_s(m);
+	out->steps = cost_model_messages(m) * pieces;
+	cost_model_destroy(m);
 	return status;
 }
 
