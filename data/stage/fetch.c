@@ -3,6 +3,7 @@
 #include "data/stage/stage_marker.h"
 #include "data/stage/stage_owner.h"
 #include "data/stage/staged.h"
+#include "data/stage/tree.h"
 #include "src/base/clock.h"
 #include "src/base/file.h"
 #include "src/base/sha256.h"
@@ -236,12 +237,16 @@ static enum gn_status read_all(struct fetch *f, struct gn_err *err)
 static enum gn_status save_marker(const struct fetch *f, struct gn_err *err)
 {
 	struct gn_strbuf text = {0};
-	enum gn_status status;
+	struct gn_tree file;
+	enum gn_status status = gn_tree_scan(f->o->to, 0, NULL, &file, err);
 
+	if (status)
+		return status;
 	gn_strbuf_puts(&text, "gannet-stage-file 1\n");
-	gn_stage_marker_root(f->o->to, &text);
+	gn_stage_marker_root(f->o->to, file.identity, &text);
 	status = gn_file_replace_text(f->marker, &text, GN_REPLACE_SYNCED, err);
 	gn_strbuf_release(&text);
+	gn_tree_release(&file);
 	return status;
 }
 

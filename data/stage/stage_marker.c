@@ -1,6 +1,7 @@
 #include "data/stage/stage_marker.h"
 
 #include "data/stage/stage_owner.h"
+#include "data/stage/tree.h"
 #include "src/base/file.h"
 #include "src/base/strbuf.h"
 
@@ -86,7 +87,7 @@ enum gn_status gn_stage_marker_save(const struct gn_manifest *m, const char *dir
 }
 
 /* The device is not in it: its number may be another one after a boot. */
-void gn_stage_marker_root(const char *root, struct gn_strbuf *out)
+static void append_root(const char *root, struct gn_strbuf *out)
 {
 	struct statx s = {0};
 
@@ -94,20 +95,55 @@ void gn_stage_marker_root(const char *root, struct gn_strbuf *out)
 		gn_strbuf_printf(out, "root %llu %lld.%09u\n", (unsigned long long)s.stx_ino, (long long)s.stx_btime.tv_sec, s.stx_btime.tv_nsec);
 }
 
+void gn_stage_marker_root(const char *root, const char *identity, struct gn_strbuf *out)
+{
+	gn_strbuf_printf(out, "identity %s\n", identity);
+	append_root(root, out);
+}
+
+/* The last bytes of a marker that is this user's alone, as text. Returns how many. */
+static size_t read_end(const char *marker, char out[256])
+{
+	int fd = open(marker, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	struct stat info;
+	ssize_t len = 0;
+
+	if (fd >= 0 && !fstat(fd, &info) && gn_stage_is_own_file(&info))
+		len = pread(fd, out, 255, info.st_size > 255 ? info.st_size - 255 : 0);
+	if (fd >= 0)
+		close(fd);
+	len = len > 0 ? len : 0;
+	out[len] = '\0';
+	return (size_t)len;
+}
+
 int gn_stage_marker_is_of(const char *marker, const char *root)
 {
 	struct gn_strbuf line = {0};
-	char end[128];
-	struct stat info;
-	int fd = open(marker, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK), same = 0;
+	char end[256];
+	size_t len = read_end(marker, end);
+	int same;
 
-	gn_stage_marker_root(root, &line);
-	if (fd >= 0 && !fstat(fd, &info) && gn_stage_is_own_file(&info) && !gn_strbuf_failed(&line) && line.len && line.len < sizeof end &&
-	    (size_t)info.st_size > line.len)
-		same = pread(fd, end, line.len + 1, info.st_size - (off_t)line.len - 1) == (ssize_t)line.len + 1 && *end == '\n' &&
-		       !memcmp(end + 1, gn_strbuf_text(&line), line.len);
-	if (fd >= 0)
-		close(fd);
+	append_root(root, &line);
+	same = !gn_strbuf_failed(&line) && line.len && len > line.len && end[len - line.len - 1] == '\n' &&
+	       !memcmp(end + len - line.len, gn_strbuf_text(&line), line.len);
 	gn_strbuf_release(&line);
 	return same;
+}
+
+int gn_stage_marker_is_changed(const char *marker, const char *root)
+{
+	static const char key[] = "\nidentity ";
+	struct gn_tree there;
+	char end[256];
+	const char *at = read_end(marker, end) ? strstr(end, key) : NULL;
+	int changed;
+
+	if (!at)
+		return 0;
+	if (gn_tree_scan(root, 0, NULL, &there, NULL))
+		return 1;
+	changed = strncmp(at + sizeof key - 1, there.identity, GN_SHA256_HEX - 1) != 0;
+	gn_tree_release(&there);
+	return changed;
 }

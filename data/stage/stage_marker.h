@@ -27,10 +27,13 @@ void gn_stage_marker_load(const struct gn_manifest *m, const char *directory, un
 int gn_stage_marker_follow(const struct gn_manifest *m, const char *directory, unsigned char *trusted, struct timespec *seen);
 /* Writes the marker for the shards of m with right[i] in their present state. */
 enum gn_status gn_stage_marker_save(const struct gn_manifest *m, const char *directory, const unsigned char *right, struct gn_err *err);
-/* Appends the line that ends the marker of any other copy, which lies beside it: what tells its root from one that somebody else has put
- * there, inode and time of birth. */
-void gn_stage_marker_root(const char *root, struct gn_strbuf *out);
+/* Appends the two lines that end the marker of any other copy, which lies beside it: the identity of its listing (tree.h), and what tells its
+ * root from one that somebody else has put there, inode and time of birth. */
+void gn_stage_marker_root(const char *root, const char *identity, struct gn_strbuf *out);
 /* Whether root is what its marker, which must be this user's alone, was written for. */
 int gn_stage_marker_is_of(const char *marker, const char *root);
+/* Whether files of it were added, changed or removed since, as names, sizes, times and permissions tell; 0 for a marker of Gannet 0.2, which has
+ * no identity. Reads all its folders. */
+int gn_stage_marker_is_changed(const char *marker, const char *root);
 
 #endif

@@ -121,7 +121,7 @@ enum gn_staged_root gn_staged_look(const struct gn_staged_paths *p, const char *
 	if (info.st_uid != geteuid())
 		return GN_STAGED_ROOT_OTHER;
 	if (!lstat(p->marker, &marker))
-		return gn_stage_marker_is_of(p->marker, p->root) ? GN_STAGED_ROOT_OURS : GN_STAGED_ROOT_OTHER;
+		return gn_stage_marker_is_of(p->marker, p->root) && !gn_stage_marker_is_changed(p->marker, p->root) ? GN_STAGED_ROOT_OURS : GN_STAGED_ROOT_OTHER;
 	if (S_ISDIR(info.st_mode) && is_begun(p)) {
 		*kind = "dataset";
 		return look_at_dataset(p);
@@ -201,6 +201,7 @@ static enum gn_status add(struct gn_staged_list *l, const char *name, struct gn_
 	struct gn_staged s = {0}, *more;
 	struct gn_staged_paths p;
 	enum gn_staged_root root;
+	struct stat info;
 	enum gn_status status = gn_staged_paths_of(l->folder, name, &p, err);
 
 	for (size_t i = 0; i < l->count; i++)
@@ -211,8 +212,8 @@ static enum gn_status add(struct gn_staged_list *l, const char *name, struct gn_
 	root = gn_staged_look(&p, &s.kind);
 	s.state = state_of(&p, root);
 	s.bytes = disk_bytes(p.part) + disk_bytes(p.fetch);
-	/* others' files count for nobody's quota */
-	if (root == GN_STAGED_ROOT_OURS || root == GN_STAGED_ROOT_UNFINISHED)
+	/* other users' files count for nobody's quota; what this user has changed is kept, and counts */
+	if (!lstat(p.root, &info) && info.st_uid == geteuid())
 		s.bytes += disk_bytes(p.root);
 	s.used_s = used_at(&p);
 	s.name = strdup(name);

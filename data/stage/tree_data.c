@@ -224,7 +224,7 @@ enum gn_status gn_tree_save_marker(const struct gn_tree_target *t, int synced, s
 	gn_strbuf_printf(&text, GN_TREE_HEAD, t->tree->layout);
 	for (uint32_t c = 0; c < t->tree->chunks; c++)
 		gn_strbuf_printf(&text, GN_TREE_LINE, c, t->digests[c]);
-	gn_stage_marker_root(t->root, &text);
+	gn_stage_marker_root(t->root, t->tree->identity, &text);
 	status = gn_file_replace_text(t->marker, &text, synced ? GN_REPLACE_SYNCED : GN_REPLACE_UNSYNCED, err);
 	gn_strbuf_release(&text);
 	return status;

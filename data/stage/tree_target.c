@@ -150,6 +150,8 @@ static enum gn_status check_use(const struct gn_tree_target *t, struct gn_err *e
 
 	if (held >= 0)
 		close(held);
+	if (!status && t->replaces && gn_stage_marker_is_changed(t->marker, t->to))
+		gn_log_warn(t->log, "files of %s were changed or added since it was staged: it becomes what --from is, without them", t->to);
 	return status;
 }
 

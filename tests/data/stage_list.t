@@ -219,6 +219,34 @@ replaced_lock() {
 	return $status
 }
 check 'a lock that was removed protects nothing: the next one is waited for' replaced_lock
+
+# Files in a copy that somebody has added or changed
+changed_stays() { # COPY: listed so, neither removed nor for a quota, and there
+	local rc=0
+	state "$1" changed || return 1
+	copies --remove "$1" >out.code 2>&1 || rc=$?
+	cat out.code
+	! copies --quota 1 && copies --list | grep -q "\"name\": \"$1\", .*\"changed\", \"bytes\": [1-9]" || return 1
+	[ $rc -eq 1 ] && grep -q 'files that gannet stage did not make' out.code && [ -e "disk/$1" ]
+}
+mv disk disk.before && mkdir -p disk own/a && echo one >own/file && echo two >own/a/file
+stage own disk/mod >/dev/null && stage own/file disk/one >/dev/null
+check 'copies that nobody has changed' sh -c '! "$1" stage --json --to disk --list | grep changed' sh "$gannet"
+for where in disk/mod disk/mod/a; do
+	echo mine >"$where/mine"
+	check "a file that was added to ${where#disk/} stays" changed_stays mod
+	check 'as it is' test "$(cat "$where/mine")" = mine
+	expect 0 'files of disk/mod were changed or added' 'staging again says what goes' stage own disk/mod
+	check 'and mends' diff -r own disk/mod
+done
+stage own/file disk/one >/dev/null
+echo mine >>disk/one
+check 'a file that was changed stays' changed_stays one
+check 'with the change' test "$(tail -n 1 disk/one)" = mine
+stage own disk/mod >/dev/null
+expect 0 'disk/mod: removed' 'what nobody changed goes' copies --remove mod
+rm -r disk && mv disk.before disk
+
 if [ "$(id -u)" -eq 0 ] && setpriv --reuid 65534 --regid 65534 --clear-groups true 2>/dev/null; then
 	chmod 755 . && cp "$gannet" program && chmod 1777 disk
 	user() { setpriv --reuid 65534 --regid 65534 --clear-groups timeout -k 5 300 ./program stage --json --to disk "$@"; }
