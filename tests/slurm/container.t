@@ -12,6 +12,9 @@ cluster_begin
 export USER=${USER:-root}
 image=$cluster/image
 check "an image is made of this machine's packages" "$GN_SOURCE/slurm/containers/make-root" --build "$GN_BUILD" --package python3 "$image"
+check "without set-user-ID and set-group-ID" test -z "$(find "$image" ! -type d -perm /6000)"
+expect 1 "no package nopackage is installed" "a package that is not installed" "$GN_SOURCE/slurm/containers/make-root" --build "$GN_BUILD" --package nopackage "$image.2"
+check "leaves nothing" test ! -e "$image.2"
 expect 1 "is there already" "and not over another" "$GN_SOURCE/slurm/containers/make-root" --build "$GN_BUILD" "$image"
 if ! tap_output=$(ch-run "$image" -- true 2>&1); then
 	skip "gannet in containers" "ch-run does not work here: $tap_output"

@@ -7,6 +7,10 @@ set -u
 cluster_begin
 expect 2 "--power-save must be a whole number from 5" "a time that is too short" vc up --power-save 1
 expect 2 "does not go together with --cpu-share" "and what does not go together" vc up --power-save 20 --cpu-share n1=50
+for script in suspend resume; do
+	fails() { ! "$GN_SOURCE/slurm/power/$script" 2>"$cluster/said" && grep "usage: $script NODES" "$cluster/said"; }
+	check "$script without nodes fails" fails
+done
 check "four nodes come up" vc up --nodes 4 --cpus-per-node 2 --power-save 5 --requeue-delay 5
 
 state() { on sinfo -h -N -p main -o '%N %t'; }
