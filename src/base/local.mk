@@ -31,10 +31,10 @@ libgannet_base_a_SOURCES = \
 	src/base/trust.c src/base/trust.h \
 	src/base/version.c src/base/version.h
 EXTRA_DIST += src/base/build-info
-# Looked at by each make, written only when it changed.
+# Looked at by each make, written only when it changed: another user may install a build that he cannot write to.
 src/build.h: FORCE
-	@$(MKDIR_P) src && $(SHELL) $(srcdir)/src/base/build-info $(srcdir) >$@.tmp && \
-	  if cmp -s $@.tmp $@; then rm -f $@.tmp; else mv -f $@.tmp $@; fi
+	@$(MKDIR_P) src && text=`$(SHELL) $(srcdir)/src/base/build-info $(srcdir)` && \
+	  { echo "$$text" | cmp -s - $@ || { test -f $@ && test ! -w src; } || { echo "$$text" >$@.tmp && mv -f $@.tmp $@; }; }
 FORCE:
 .PHONY: FORCE
 src/base/libgannet_base_a-version.$(OBJEXT): src/build.h

@@ -79,7 +79,15 @@ src/man/stamp: gannet$(EXEEXT)
 	  done && echo made >$@
 noinst_DATA = src/man/stamp
 CLEANFILES += src/man/stamp src/man/gannet-*.1
-install-data-local: src/man/stamp
+# the pages lie beside README.md there
+install-data-hook: installed-readme
+installed-readme:
+	cd '$(DESTDIR)$(docdir)' && sed -i 's|](src/man/|](|g' README.md
+.PHONY: installed-readme whole-prefix
+install-exec-local: whole-prefix
+whole-prefix:
+	@case '$(prefix)' in /*) ;; *) echo "make install: prefix=$(prefix) is no whole path: begin it with /" >&2; exit 1 ;; esac
+install-data-local: src/man/stamp whole-prefix
 	$(MKDIR_P) '$(DESTDIR)$(man1dir)' && $(INSTALL_DATA) src/man/gannet-*.1 '$(DESTDIR)$(man1dir)'
 uninstall-local:
 	rm -f '$(DESTDIR)$(man1dir)'/gannet-*.1 '$(DESTDIR)$(modulefiledir)/$(PACKAGE_VERSION)'

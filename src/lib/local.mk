@@ -37,7 +37,15 @@ shared-link:
 	cd '$(DESTDIR)$(libdir)' && rm -f libgannet.so && ln -s libgannet.so.0 libgannet.so
 uninstall-hook:
 	rm -f '$(DESTDIR)$(libdir)/libgannet.so'
-.PHONY: shared-link
+# make install may have other folders than configure: relative to the file where they are below the prefix
+install-data-hook: installed-pkgconfig
+installed-pkgconfig:
+	up=`realpath -ms --relative-to='$(pkgconfigdir)' '$(prefix)'` && lib='$(libdir)' include='$(includedir)' && \
+	  for at in lib include; do eval "path=\$$$$at"; \
+	    case "$$path" in '$(prefix)'/*) path='$${prefix}'"$${path#'$(prefix)'}";; esac; eval "$$at=\$$path"; done && \
+	  cd '$(DESTDIR)$(pkgconfigdir)' && sed -i 's|^prefix=.*|prefix=$${pcfiledir}/'"$$up|;s|^libdir=.*|libdir=$$lib|;s|^includedir=.*|includedir=$$include|" \
+	    $(notdir $(nodist_pkgconfig_DATA))
+.PHONY: shared-link installed-pkgconfig
 
 # the backend of torch.distributed: built by pip, no part of make
 EXTRA_DIST += src/bindings/torch/setup.py src/bindings/torch/pyproject.toml src/bindings/torch/gannet_torch/__init__.py src/bindings/torch/gannet_torch/convert.py \

@@ -38,11 +38,14 @@ version=$(value PACKAGE_VERSION)
 check "the modulefile is named by the version" test -s "$prefix/share/modulefiles/gannet/$version"
 documents() {
 	local d
-	for d in "$GN_SOURCE"/src/man/*.md "$GN_SOURCE/README.md" "$GN_SOURCE/CHANGELOG.md"; do
+	for d in "$GN_SOURCE"/src/man/*.md "$GN_SOURCE/CHANGELOG.md"; do
 		cmp "$d" "$prefix/share/doc/gannet/${d##*/}" || return 1
 	done
+	for d in $(grep -o '](\(src/man/\)\?[a-z-]*\.\(md\|svg\))' "$prefix/share/doc/gannet/README.md" | tr -d '()]'); do
+		test -s "$prefix/share/doc/gannet/$d" || return 1
+	done
 }
-check "the pages are there" documents
+check "the pages are there, where README.md says" documents
 sed 's/^#\([a-z]\)/\1/' "$prefix/share/doc/gannet/gannet.conf" >"$dest/gannet.conf"
 expect 0 '^local disk  */nvme$' "and an example of gannet.conf" env -u GANNET_LOCAL GANNET_CONF="$dest/gannet.conf" "$prefix/bin/gannet" --version
 rm "$dest/gannet.conf"
@@ -92,6 +95,12 @@ check "make uninstall" make -s -C "$GN_BUILD" uninstall DESTDIR="$dest"
 nothing() { ! find "$1" -path "$dest/tiny*" -prune -o ! -type d -print | grep .; }
 check "make uninstall leaves no file" nothing "$dest"
 
+check "libgannet.pc names the folder of the library that make install has" make -s -C "$GN_BUILD" install prefix="$dest/usr" libdir="$dest/usr/lib/multi/arch"
+expect 0 "-L$dest/usr/lib/multi/arch" "relative to its own" sh -c 'flags=$(PKG_CONFIG_PATH=$1/lib/multi/arch/pkgconfig pkg-config --libs-only-L libgannet) &&
+	echo "-L$(readlink -f "${flags#-L}")"' sh "$dest/usr"
+make -s -C "$GN_BUILD" uninstall prefix="$dest/usr" libdir="$dest/usr/lib/multi/arch"
+expect 2 "prefix=relative/p is no whole path" "a relative prefix" make -s -C "$GN_BUILD" install prefix=relative/p
+rm -rf "${GN_BUILD:?}/relative"
 other="$dest/another place"
 check "make install into another prefix" make -s -C "$GN_BUILD" install prefix="$other"
 mkdir "$other/etc" "$dest/disk" && echo "local = $dest/disk" >"$other/etc/gannet.conf"
