@@ -77,6 +77,11 @@ run("whole", "whole.pth")
 run("cut", "cut.pth")
 run("no-file", "none-such.pth")
 run("safetensors", "lenet.safetensors", "-o", str(d / "y.safetensors"))
+run("itself", "lenet.safetensors")
+torch.save({"net": torch.nn.Sequential(torch.nn.Linear(2, 2)), "epoch": 1}, d / "net.pth")
+run("net", "net.pth")
+(d / "page.pth").write_text("<!DOCTYPE html><html>404</html>")
+run("page", "page.pth")
 run("no-argument", "")
 PY
 said() { # CODE PATTERN NAME
@@ -106,10 +111,15 @@ said 3 'whole.pth has a pickled torch.nn.modules.container.Sequential, .*run cod
 said 3 'cut.pth is not a file of torch.save, or damaged' cut
 said 3 'none-such.pth: No such file' no-file
 said 3 'is a safetensors file already' safetensors
+said 3 'is a safetensors file already' itself
+said 3 'net.pth has a pickled .*convert plain.pth' net
+check 'nothing of PyTorch that is cut off, nor its advice to run code' eval '! grep -E "weights_only|checkpoint file is" "$dir/out/page" "$dir/out/cut"'
 said 2 'arguments are required: FILE' no-argument
 check 'refusals are one line' test "$(cat "$dir/out/whole" "$dir/out/cut" "$dir/out/jit" "$dir/out/exists" | wc -l)" = 8
 told=$(sed -n "s/.*imported, python \(-c '.*'\) .*whole.pth plain.pth writes.*/\1/p" "$dir/out/whole")
 check 'the command that is named for a whole module' eval '"$python" '"$told"' "$dir/whole.pth" "$dir/w.pth"'
+told=$(sed -n "s/.*imported, python \(-c '.*'\) .*net.pth plain.pth writes.*/\1/p" "$dir/out/net")
+check 'and for one beside other things' eval '"$python" '"$told"' "$dir/net.pth" "$dir/n.pth" && "$python" "$GN_SOURCE/src/bindings/torch/gannet_torch/convert.py" "$dir/n.pth"'
 check 'writes what is converted, by the package without its compiled part' env PYTHONPATH="$GN_SOURCE/src/bindings/torch" \
 	"$python" -m gannet_torch.convert "$dir/w.pth"
 # the lines of the page

@@ -13,8 +13,8 @@ train() { # DATA NAME OPTION...
 }
 weights() { echo "$dir/$1/latest/model.safetensors"; }
 # FILE FILE: writes the second with halves of the first's tensors and another tensor, and without its last layer's bias
-halve() {
-	python3 - "$1" "$2" <<'PY'
+retyped() { # SOURCE TARGET LETTER-OF-PYTHON TYPE
+	python3 - "$@" <<'PY'
 import json, struct, sys
 data = open(sys.argv[1], "rb").read()
 size = struct.unpack("<Q", data[:8])[0]
@@ -28,7 +28,7 @@ for name, t in sorted(header.items()):
         continue
     if t["dtype"] == "F32":
         values = struct.unpack(f"<{len(raw) // 4}f", raw)
-        raw, t["dtype"] = struct.pack(f"<{len(values)}e", *values), "F16"
+        raw, t["dtype"] = struct.pack(f"<{len(values)}{sys.argv[3]}", *values), sys.argv[4]
     out[name] = {**t, "data_offsets": [len(body), len(body) + len(raw)]}
     body += raw
 out["aux.weight"] = {"dtype": "F32", "shape": [1], "data_offsets": [len(body), len(body) + 4]}
@@ -63,11 +63,16 @@ expect 3 '4,500. there and .3,500. in this model.*init-head skip' 'the last laye
 	train three refused --steps 1 --init "$(weights base)"
 check 'with a new last layer it does' train three tuned --steps 1 --lr 0 --lr-start 0 --seed 5 --init "$(weights base)" --init-head skip
 check 'all but the last layer is of the file, the last of --seed' made_of "$(weights base)" "$(weights fresh)" "$(weights tuned)" 0
-check 'a file of halves, without the last bias' halve "$(weights base)" "$dir/half.safetensors"
-expect 3 'has no tensor .*bias' 'is refused as it is' train three refused --steps 1 --init "$dir/half.safetensors"
+check 'a file of halves, without the last bias' retyped "$(weights base)" "$dir/half.safetensors" e F16
+expect 3 'has no tensor .*bias.*the last layer alone is missing .train --init-head skip' 'is refused as it is' train three refused --steps 1 --init "$dir/half.safetensors"
 expect 0 'tensors that lenet lacks, which are ignored: aux.weight' 'is taken with a new last layer' train three halved --steps 1 --lr 0 \
 	--lr-start 0 --seed 5 --init "$dir/half.safetensors" --init-head skip
 check 'to half precision' made_of "$(weights base)" "$(weights fresh)" "$(weights halved)" 0.001
+check 'a file of doubles' retyped "$(weights base)" "$dir/double.safetensors" d F64
+check 'is taken' train three doubled --steps 1 --lr 0 --lr-start 0 --seed 5 --init "$dir/double.safetensors" --init-head skip
+check 'without rounding' made_of "$(weights base)" "$(weights fresh)" "$(weights doubled)" 0
+expect 0 'resumed from .*base.*; --init is for the first start and not used' 'a run that resumes does not begin with --init, and says so' \
+	env GANNET_LOG=info timeout -k 5 300 "$gannet" train --data "$dir/four" --model lenet --batch 8 --threads 1 --checkpoint "$dir/base" --epochs 3 --resume auto --init none-such
 expect 2 'give --init FILE' 'a new last layer of no file is refused' train three refused --steps 1 --init-head skip
 check 'with frozen convolutions' train three frozen --epochs 2 --init "$(weights base)" --init-head skip --freeze 'conv*' --freeze fc1.bias
 # which tensors of the frozen run are the base's

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -306,16 +307,20 @@ enum gn_status gn_safetensors_check_finite(const char *path, const struct gn_ten
 {
 	const uint32_t *full = data;
 	const uint16_t *half = data;
+	const double *twice = data;
 	const unsigned mask = e->type == GN_TENSOR_F16 ? 0x7c00 : 0x7f80; /* the exponent's bits, all set in what is not finite */
-	const size_t count = e->len_bytes / (e->type == GN_TENSOR_F32 ? sizeof *full : sizeof *half);
+	const size_t count = e->len_bytes / types[e->type].bytes;
 	size_t bad = 0;
 
-	if ((e->type != GN_TENSOR_F32 && e->type != GN_TENSOR_F16 && e->type != GN_TENSOR_BF16) || getenv("GANNET_ALLOW_NONFINITE"))
+	if ((e->type != GN_TENSOR_F32 && e->type != GN_TENSOR_F16 && e->type != GN_TENSOR_BF16 && e->type != GN_TENSOR_F64) || getenv("GANNET_ALLOW_NONFINITE"))
 		return GN_OK;
 	if (e->type == GN_TENSOR_F32) {
 #pragma omp simd reduction(+ : bad)
 		for (size_t i = 0; i < count; i++)
 			bad += (full[i] & 0x7f800000) == 0x7f800000;
+	} else if (e->type == GN_TENSOR_F64) {
+		for (size_t i = 0; i < count; i++)
+			bad += !isfinite((float)twice[i]); /* as it is used */
 	} else {
 #pragma omp simd reduction(+ : bad)
 		for (size_t i = 0; i < count; i++)

@@ -92,22 +92,29 @@ static enum gn_status wrong_shape(const struct gn_tensor_entry *e, const char *p
 	put_shape(&text, p->shape, p->dims);
 	gn_err_set(err, GN_ERR_DATA, "%s: tensor '%s' is %s in this model: %s", path, p->name, gn_strbuf_text(&text),
 		   has_other_classes(e, model, p) ? "the number of classes of the last layer must equal the dataset's (train --init-head skip begins with a new layer)"
-						  : "another model, or images of another side?");
+						  : "another model, images of another side, or other --channels?");
 	gn_strbuf_release(&text);
 	return GN_ERR_DATA;
 }
 
-/* Converts half precision to fp32, which is exact. */
-static enum gn_status read_halves(const struct gn_safetensors *file, const struct gn_tensor_entry *e, void *data, struct gn_err *err)
+static size_t bytes_of(const struct gn_tensor_entry *e)
+{
+	return e->type == GN_TENSOR_F64 ? 8 : e->type == GN_TENSOR_F32 ? 4 : 2;
+}
+
+/* Converts half precision, which is exact, and doubles to fp32. */
+static enum gn_status read_others(const struct gn_safetensors *file, const struct gn_tensor_entry *e, void *data, struct gn_err *err)
 {
 	float *out = data;
-	uint16_t *halves = malloc(e->len_bytes + 1);
-	enum gn_status status = halves ? gn_safetensors_read(file, e, halves, err)
-				       : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to read tensor '%s'", e->name);
+	void *there = malloc(e->len_bytes + 1);
+	const uint16_t *halves = there;
+	const double *doubles = there;
+	enum gn_status status = there ? gn_safetensors_read(file, e, there, err)
+				      : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to read tensor '%s'", e->name);
 
-	for (size_t i = 0; !status && i < e->len_bytes / sizeof *halves; i++)
-		out[i] = e->type == GN_TENSOR_F16 ? gn_f32_of_f16(halves[i]) : gn_f32_of_bf16(halves[i]);
-	free(halves);
+	for (size_t i = 0; !status && i < e->len_bytes / bytes_of(e); i++)
+		out[i] = e->type == GN_TENSOR_F64 ? (float)doubles[i] : e->type == GN_TENSOR_F16 ? gn_f32_of_f16(halves[i]) : gn_f32_of_bf16(halves[i]);
+	free(there);
 	return status;
 }
 
@@ -129,7 +136,7 @@ static int fits(const struct gn_tensor_entry *e, const struct gn_param *p)
 		of_file = next_side(e->shape, e->dims, &i);
 		side = next_side(p->shape, p->dims, &k);
 	} while (of_file && of_file == side);
-	return of_file == side && e->len_bytes / (e->type == GN_TENSOR_F32 ? 4 : 2) == p->count;
+	return of_file == side && e->len_bytes / bytes_of(e) == p->count;
 }
 
 static enum gn_status load_one(const struct gn_safetensors *file, const char *path, const struct gn_model *model,
@@ -149,12 +156,12 @@ static enum gn_status load_one(const struct gn_safetensors *file, const char *pa
 	}
 	if (!e)
 		return status;
-	if (e->type != GN_TENSOR_F32 && e->type != GN_TENSOR_F16 && e->type != GN_TENSOR_BF16)
-		return gn_err_set(err, GN_ERR_DATA, "%s: tensor '%s' has type %s: only F32, F16 and BF16 are supported", path, p->name,
+	if (e->type != GN_TENSOR_F32 && e->type != GN_TENSOR_F16 && e->type != GN_TENSOR_BF16 && e->type != GN_TENSOR_F64)
+		return gn_err_set(err, GN_ERR_DATA, "%s: tensor '%s' has type %s: only F32, F16, BF16 and F64 are supported", path, p->name,
 				  gn_safetensors_type_name(e->type));
 	if (!fits(e, p))
 		return wrong_shape(e, path, model, p, err);
-	return (e->type == GN_TENSOR_F32 ? gn_safetensors_read : read_halves)(file, e, data + p->offset, err);
+	return (e->type == GN_TENSOR_F32 ? gn_safetensors_read : read_others)(file, e, data + p->offset, err);
 }
 
 /* Appends name number count to a list that ends after some. */
@@ -226,8 +233,11 @@ static enum gn_status load_all(const struct gn_safetensors *file, const char *pa
 	enum gn_status status = GN_OK;
 
 	if (gn_weights_missing(file, "", model, without_head, &names))
-		status = gn_err_set(err, GN_ERR_DATA, "%s has no tensor %s, which %s needs; its first one is '%s': are these weights of another model?", path,
-				    gn_strbuf_text(&names), gn_model_name(model), gn_safetensors_entry(file, 0)->name);
+		status = gn_err_set(err, GN_ERR_DATA, "%s has no tensor %s, which %s needs; its first one is '%s': %s", path,
+				    gn_strbuf_text(&names), gn_model_name(model), gn_safetensors_entry(file, 0)->name,
+				    !without_head && !gn_weights_missing(file, "", model, 1, NULL)
+					    ? "the last layer alone is missing (train --init-head skip begins with a new one)"
+					    : "are these weights of another model?");
 	for (int i = 0; !status && (p = gn_model_state(model, i)); i++)
 		if (!without_head || !is_head(model, p))
 			status = load_one(file, path, model, p, is_buffer(p) ? buffers : params, err);

@@ -23,7 +23,8 @@ KEYS = ("state_dict", "model_state_dict", "model", "model_ema", "ema", "module")
 TYPES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64", torch.int32: "I32", torch.int16: "I16",
          torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL"}
 TRUSTED = ("""python -c 'import sys, torch; m = torch.load(sys.argv[1], "cpu", weights_only=False); """
-           """m = m.get("state_dict", m.get("model", m)) if isinstance(m, dict) else m; """
+           """d = m if isinstance(m, dict) else {}; """
+           """m = next((v for v in d.values() if isinstance(v, torch.nn.Module)), d.get("state_dict", d.get("model", m))); """
            """torch.save(m.state_dict() if isinstance(m, torch.nn.Module) else m, sys.argv[2])'""")
 
 
@@ -77,7 +78,8 @@ def load(path):
             raise Refusal(f"{path} is a TorchScript archive. Where you trust it, python -c 'import sys, torch; "
                           f"torch.save(torch.jit.load(sys.argv[1], \"cpu\").state_dict(), sys.argv[2])' {path} plain.pth writes its tensors: convert "
                           "plain.pth") from e
-        raise Refusal(f"{path} is not a file of torch.save, or damaged: {type(e).__name__}: {text[:200]}") from e
+        first = re.split(r"[.:;]?[ ]*\n|[.;] ", text)[0][:150]
+        raise Refusal(f"{path} is not a file of torch.save, or damaged: {type(e).__name__}: {first}") from e
 
 
 def has_tensors(value):
@@ -160,11 +162,12 @@ def run(arguments):
     parser.add_argument("--force", action="store_true", help="replace OUT")
     options = parser.parse_args(arguments)
     out = options.out or os.path.splitext(options.file)[0] + ".safetensors"
+    content = load(options.file)
     if os.path.exists(out) and not os.path.isfile(out):
         raise Refusal(f"{out} exists and is not a regular file: give another -o", 2)
     if os.path.exists(out) and not options.force:
         raise Refusal(f"{out} exists already: give another -o, or --force", 2)
-    state, key = pick(load(options.file), options.key, options.file)
+    state, key = pick(content, options.key, options.file)
     tensors = convert(state)
     if not tensors:
         raise Refusal(f"{options.file} has no tensor that can be converted")
