@@ -70,8 +70,13 @@ CONF
 		printf '%s\n' JobAcctGatherType=jobacct_gather/none AccountingStorageType=accounting_storage/none
 	fi >>"$dir/conf/slurm.conf"
 	[[ ! $power_save ]] || power_conf
-	[[ ! $prolog ]] || echo "Prolog=$prolog" >>"$dir/conf/slurm.conf"
-	[[ ! $epilog ]] || echo "Epilog=$epilog" >>"$dir/conf/slurm.conf"
+	# slurmd gives them no variables of its own; jobs have this one
+	for word in ${prolog:+Prolog} ${epilog:+Epilog}; do
+		name=${word,}
+		printf '#!/bin/sh\nexport GANNET_LOCAL="${GANNET_LOCAL-%s}"\nexec %s "$@"\n' "$dir/nvme" "${!name}" >"$dir/conf/$name"
+		chmod 755 "$dir/conf/$name"
+		echo "$word=$dir/conf/$name" >>"$dir/conf/slurm.conf"
+	done
 	[[ ! $preempt ]] || cat >>"$dir/conf/slurm.conf" <<CONF
 PartitionName=urgent Nodes=n[1-$nodes] PriorityTier=10 MaxTime=INFINITE State=UP
 PreemptType=preempt/partition_prio

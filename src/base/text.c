@@ -118,7 +118,7 @@ static size_t edit_distance(const char *word, const char *name, size_t name_len)
 	return row[name_len];
 }
 
-/* Whether name is the word's beginning up to a - or _, or has the initials of its parts. */
+/* Whether name is the word's beginning up to a - or _, begins with the word, or has the initials of its parts. */
 static int abbreviates(const char *word, const char *name, size_t name_len)
 {
 	size_t initials = 0, same = 0;
@@ -128,7 +128,7 @@ static int abbreviates(const char *word, const char *name, size_t name_len)
 	for (const char *p = word; *p && initials <= name_len; p++)
 		if (p == word || same_letter(p[-1], '-'))
 			initials = initials < name_len && same_letter(*p, name[initials]) ? initials + 1 : name_len + 1;
-	return (same == name_len && same_letter(word[same], '-')) || initials == name_len;
+	return (same == name_len && same_letter(word[same], '-')) || (same > 3 && !word[same]) || initials == name_len;
 }
 
 void gn_text_offer(struct gn_text_nearest *n, const char *name, size_t name_len)

@@ -84,6 +84,8 @@ static void print_text(const struct gn_staged_list *l, const char *host)
 {
 	char name[PATH_MAX], used[32];
 
+	if (!l->count)
+		printf("%s: no copies of this user's in %s\n", host, l->folder);
 	for (size_t i = 0; i < l->count; i++) {
 		const struct gn_staged *s = &l->items[i];
 		time_t at = (time_t)s->used_s;

@@ -1,15 +1,18 @@
 #include "src/cmd/cmd.h"
 
+#include "src/base/file.h"
 #include "src/base/json.h"
 #include "src/cmd/world_options.h"
 #include "transport/coll/comm.h"
 #include "transport/select/tuning_table.h"
 #include "transport/tune/tune.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <unistd.h>
 
 struct tune_options {
 	const char *out, *transport;
@@ -97,6 +100,24 @@ static enum gn_status write_table(const struct tune_options *o, const struct gn_
 	return status;
 }
 
+/* What would fail after all was measured. */
+static enum gn_status check_table(const struct tune_options *o, struct gn_world *world, struct gn_err *err)
+{
+	char path[PATH_MAX], folder[PATH_MAX];
+	int named;
+	enum gn_status status = gn_tuning_table_path(o->out, path, sizeof path, &named, err);
+
+	if (status || !*path || gn_world_rank(world))
+		return status;
+	gn_path_parent(path, folder);
+	status = gn_make_dirs(folder, err);
+	if (!status && access(folder, W_OK))
+		status = gn_err_errno(err, errno, "cannot write %s", path);
+	if (status)
+		gn_world_abort(world, status, err->text);
+	return status;
+}
+
 /* With the costs known, measures the most promising algorithms. */
 static enum gn_status try_all(const struct tune_options *o, struct gn_world *world, struct gn_log *log, struct gn_cost *cost,
 			      struct gn_err *err)
@@ -124,7 +145,9 @@ static enum gn_status tune(const struct tune_options *o, struct gn_world *world,
 				  "or gannet launch");
 	/* fitting and simulation on rank 0 take time without collective calls */
 	gn_world_set_phase(world, "measuring", 60000);
-	status = gn_tune_measure(world, &how, &r, err);
+	status = check_table(o, world, err);
+	if (!status)
+		status = gn_tune_measure(world, &how, &r, err);
 	if (!status)
 		status = try_all(o, world, log, &r.cost, err);
 	if (!status && gn_world_rank(world) == 0) {

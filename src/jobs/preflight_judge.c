@@ -313,7 +313,7 @@ size_t gn_preflight_judge(const struct gn_preflight_options *o, struct gn_prefli
 		if (hosts[i].problem[0])
 			blame(&j, i, "measurement", "%.190s", hosts[i].problem);
 		if (o->local && hosts[i].free_gb >= 0 && hosts[i].free_gb < o->min_free_gb)
-			blame(&j, i, "disk", "%.100s has %.3g GB free, --min-free is %.3g", o->local, hosts[i].free_gb, o->min_free_gb);
+			blame(&j, i, "disk", "%.100s has %.3g GB free, --min-free is %.3g GB", o->local, hosts[i].free_gb, o->min_free_gb);
 	}
 	if (rate)
 		fill_network(&j, rate, latency, scratch);

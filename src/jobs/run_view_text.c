@@ -268,7 +268,7 @@ void gn_run_view_text(const struct gn_run_view *v, double now, int columns, int 
 	}
 	put_job(&p, v);
 	if (!v->has_log)
-		put(&p, *v->log ? "no step yet: its log is not there or empty" : "its log is not known");
+		put(&p, *v->log ? "no step yet, or it was submitted without --log: %s is not there or empty" : "its log is not known", v->log);
 }
 
 /* --- JSON --- */

@@ -96,6 +96,8 @@ static enum gn_status run_sbatch(const char *const *argv, int *queued, char id[6
 	enum gn_status status = gn_program_run(argv, 0, &said, err);
 
 	*queued = !status;
+	if (status)
+		gn_err_set(err, status, "sbatch did not take the job, see above; it needs Slurm, which gannet launch does without");
 	if (!status)
 		status = parse_id(gn_strbuf_text(&said), id, err);
 	gn_strbuf_release(&said);

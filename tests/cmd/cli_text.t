@@ -76,6 +76,7 @@ for pair in batch_size:batch learning-rate:lr wd:weight-decay workers:loader-thr
 	expect 2 "did you mean --${pair#*:}[?]$" "--${pair%:*} of other programs" "$gannet" train "--${pair%:*}" 1
 done
 expect 2 'did you mean resnet18[?]$' 'a misspelt network' "$gannet" train --data d --model resnet-18
+expect 2 'did you mean resnet[0-9]*[?]$' 'the beginning of one' "$gannet" train --data d --model resnet
 export COLUMNS=1000
 expect 0 'SOCKET_IFNAME the' 'help names the variable of the interfaces' "$gannet" --help
 expect 0 'interfaces of the exchange at start and of heartbeats' 'and all that uses them' "$gannet" --help

@@ -59,7 +59,7 @@ expect 0 '^starts$' 'what the program added is no change' starts
 echo 'print(2)' >run1/snapshot/a.py
 expect 3 'is not what was submitted' 'another text is' starts
 printf '#!/bin/sh\nexit 1\n' >bin/sbatch
-expect 1 'sbatch failed' 'sbatch that refuses' env PATH="$dir/bin:$PATH" "$GN_BUILD/gannet" submit --dir run2 --snapshot src -- exec python a.py
+expect 1 'sbatch did not take the job, see above; it needs Slurm' 'sbatch that refuses' env PATH="$dir/bin:$PATH" "$GN_BUILD/gannet" submit --dir run2 --snapshot src -- exec python a.py
 check 'leaves no folder' test ! -e run2
 expect 2 'would lie in the copy: give the whole path' 'output into the snapshot' dry --snapshot src -- train --model lenet --data d --checkpoint r
 expect 2 'exec needs a program' 'exec of nothing' dry -- exec

@@ -166,5 +166,7 @@ words = p.communicate(timeout=300)[1]
 assert p.returncode == -signal.SIGTERM and "ended by SIGTERM: an evaluation has no parts" in words, (p.returncode, words)
 PY
 check 'a signal ends predict and eval, which say what there is' python3 interrupt.py "$gannet"
+mkdir none && echo text >none/a.txt
+expect 3 'no image in what was given' 'a folder without an image' timeout -k 5 300 "$gannet" predict --checkpoint run none
 check 'nothing half-written is left' test -z "$(find . -name '*.tmp-*')"
 finish

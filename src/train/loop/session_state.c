@@ -252,8 +252,8 @@ static enum gn_status read_state(struct gn_session *s, struct origin *from, stru
 	if (info.global_batch != s->checkpoint.info.global_batch)
 		gn_log_warn(s->log, "the checkpoint was made with a global batch of %" PRId64 ", this run has %" PRId64
 			    ": the samples go on in order, the updates differ", info.global_batch, s->checkpoint.info.global_batch);
-	gn_log_info(s->log, "resumed from %s: step %" PRIu64 ", epoch %" PRIu64 ", sample %" PRIu64, folder,
-		    info.state.step, info.state.epoch, info.state.sample);
+	gn_log_info(s->log, "resumed from %s: step %" PRIu64 ", epoch %" PRIu64 ", sample %" PRIu64 "%s", folder,
+		    info.state.step, info.state.epoch, info.state.sample, s->options->init ? "; --init is for the first start and not used" : "");
 	return GN_OK;
 }
 
