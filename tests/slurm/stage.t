@@ -57,6 +57,8 @@ broken() { # PATTERN ARGUMENT...: the step fails, names the node and why, and st
 nothere="gannet_stage: n[12]: $cluster/none was not staged: exit code [13]"
 check "a dataset that is not there fails the step" broken "$nothere" --gannet-stage="$cluster/none"
 check "with gannet's reason" grep -qE "n1(\[0\])? stage: cannot read $cluster/none: No such file" "$cluster/out"
+mkdir "$cluster/folder" && chmod 755 "$cluster/folder"
+check "a folder that is no dataset says what it takes" broken "$cluster/folder: no packed dataset .*needs srun --mpi=pmix" --gannet-stage="$cluster/folder"
 check "a relative path is refused by srun" broken "needs the whole path of a packed dataset, not 'train'" --gannet-stage=train
 GANNET=/bin/false check "a program that fails does too" broken "was not staged: exit code 1" --gannet-stage="$cluster/train"
 as_before optional

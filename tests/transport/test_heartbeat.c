@@ -694,7 +694,7 @@ static int listen_at(const char *address, int *port)
 /* At rank 0's first address somebody else listens, who says nothing: that takes its share of the time, and the second one is tried. */
 static void test_someone_mute_comes_first(void **state)
 {
-	struct gn_heartbeat_options o = {.size = 2, .silent_after_ms = 3000, .timeout_ms = 60000, .secret = SECRET};
+	struct gn_heartbeat_options o = {.size = 2, .silent_after_ms = 10000, .timeout_ms = 60000, .secret = SECRET};
 	struct gn_heartbeat_contact real, told = {.addresses = {.count = 2, .text = {"127.0.0.2", "127.0.0.1"}}};
 	struct gn_heartbeat *watches[2] = {NULL, NULL};
 	struct relay relay = {-1, 0, 0};
