@@ -66,9 +66,11 @@ static enum gn_status predict(const struct gn_predict_options *o, const struct g
 	if (!status)
 		status = gn_predict(o, sources, &sink, comm, log, &images, bad, err);
 	if (!status && gn_comm_rank(comm) == 0) {
-		status = gn_predict_output_finish(output, err);
-		if (!status && !images)
-			status = gn_err_set(err, GN_ERR_DATA, "no image in what was given: files that end in .jpg, .jpeg or .png, folders and archives of them are read");
+		/* before files without a row get their names */
+		if (!images)
+			status = gn_err_set(err, GN_ERR_DATA, "no image in what was given: JPEG and PNG files are read, folders and archives of them, and datasets");
+		if (!status)
+			status = gn_predict_output_finish(output, err);
 		if (!status)
 			gn_log_info(log, "%llu image%s predicted, %llu passed over", (unsigned long long)(images - *bad),
 				    gn_text_plural(images - *bad), (unsigned long long)*bad);

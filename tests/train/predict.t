@@ -167,6 +167,7 @@ assert p.returncode == -signal.SIGTERM and "ended by SIGTERM: an evaluation has 
 PY
 check 'a signal ends predict and eval, which say what there is' python3 interrupt.py "$gannet"
 mkdir none && echo text >none/a.txt
-expect 3 'no image in what was given' 'a folder without an image' timeout -k 5 300 "$gannet" predict --checkpoint run none
+expect 3 'no image in what was given' 'a folder without an image' timeout -k 5 300 "$gannet" predict --checkpoint run --npy none.npy none
+check 'leaves no file of no rows' test ! -e none.npy
 check 'nothing half-written is left' test -z "$(find . -name '*.tmp-*')"
 finish
