@@ -36,6 +36,11 @@ static const struct {
 	[GN_TENSOR_U32] = {"U32", 4}, [GN_TENSOR_U16] = {"U16", 2}, [GN_TENSOR_U8] = {"U8", 1}, [GN_TENSOR_BOOL] = {"BOOL", 1},
 };
 
+size_t gn_safetensors_type_bytes(enum gn_tensor_type type)
+{
+	return types[type].bytes;
+}
+
 const char *gn_safetensors_type_name(enum gn_tensor_type type)
 {
 	return types[type].name;

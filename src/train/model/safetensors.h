@@ -43,6 +43,8 @@ enum gn_status gn_safetensors_write(const char *path, const struct gn_data_key *
 				    const char *const *metadata, size_t count_metadata, char hex[65],
 				    uint64_t *len_bytes, struct gn_err *err);
 
+/* Of one value. */
+size_t gn_safetensors_type_bytes(enum gn_tensor_type type);
 /* The format's name: "F32". */
 const char *gn_safetensors_type_name(enum gn_tensor_type type);
 

@@ -97,11 +97,6 @@ static enum gn_status wrong_shape(const struct gn_tensor_entry *e, const char *p
 	return GN_ERR_DATA;
 }
 
-static size_t bytes_of(const struct gn_tensor_entry *e)
-{
-	return e->type == GN_TENSOR_F64 ? 8 : e->type == GN_TENSOR_F32 ? 4 : 2;
-}
-
 /* Converts half precision, which is exact, and doubles to fp32. */
 static enum gn_status read_others(const struct gn_safetensors *file, const struct gn_tensor_entry *e, void *data, struct gn_err *err)
 {
@@ -112,7 +107,7 @@ static enum gn_status read_others(const struct gn_safetensors *file, const struc
 	enum gn_status status = there ? gn_safetensors_read(file, e, there, err)
 				      : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to read tensor '%s'", e->name);
 
-	for (size_t i = 0; !status && i < e->len_bytes / bytes_of(e); i++)
+	for (size_t i = 0; !status && i < e->len_bytes / gn_safetensors_type_bytes(e->type); i++)
 		out[i] = e->type == GN_TENSOR_F64 ? (float)doubles[i] : e->type == GN_TENSOR_F16 ? gn_f32_of_f16(halves[i]) : gn_f32_of_bf16(halves[i]);
 	free(there);
 	return status;
@@ -136,7 +131,7 @@ static int fits(const struct gn_tensor_entry *e, const struct gn_param *p)
 		of_file = next_side(e->shape, e->dims, &i);
 		side = next_side(p->shape, p->dims, &k);
 	} while (of_file && of_file == side);
-	return of_file == side && e->len_bytes / bytes_of(e) == p->count;
+	return of_file == side && e->len_bytes / gn_safetensors_type_bytes(e->type) == p->count;
 }
 
 static enum gn_status load_one(const struct gn_safetensors *file, const char *path, const struct gn_model *model,
