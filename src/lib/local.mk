@@ -40,9 +40,8 @@ uninstall-hook:
 # make install may have other folders than configure: relative to the file where they are below the prefix
 install-data-hook: installed-pkgconfig
 installed-pkgconfig:
-	up=`realpath -ms --relative-to='$(pkgconfigdir)' '$(prefix)'` && lib='$(libdir)' include='$(includedir)' && \
-	  for at in lib include; do eval "path=\$$$$at"; \
-	    case "$$path" in '$(prefix)'/*) path='$${prefix}'"$${path#'$(prefix)'}";; esac; eval "$$at=\$$path"; done && \
+	below() { case "$$1" in '$(prefix)'/*) echo '$${prefix}'"$${1#'$(prefix)'}" ;; *) echo "$$1" ;; esac; } && \
+	  up=`realpath -ms --relative-to='$(pkgconfigdir)' '$(prefix)'` && lib=`below '$(libdir)'` && include=`below '$(includedir)'` && \
 	  cd '$(DESTDIR)$(pkgconfigdir)' && sed -i 's|^prefix=.*|prefix=$${pcfiledir}/'"$$up|;s|^libdir=.*|libdir=$$lib|;s|^includedir=.*|includedir=$$include|" \
 	    $(notdir $(nodist_pkgconfig_DATA))
 .PHONY: shared-link installed-pkgconfig
