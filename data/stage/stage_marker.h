@@ -32,8 +32,8 @@ enum gn_status gn_stage_marker_save(const struct gn_manifest *m, const char *dir
 void gn_stage_marker_root(const char *root, const char *identity, struct gn_strbuf *out);
 /* Whether root is what its marker, which must be this user's alone, was written for. */
 int gn_stage_marker_is_of(const char *marker, const char *root);
-/* Whether files of it were added, changed or removed since, as names, sizes, times and permissions tell; 0 for a marker of Gannet 0.2, which has
- * no identity. Reads all its folders. */
+/* Whether files of it were added, changed or removed since, as names, sizes, times and permissions tell; 0 for an earlier marker, which has no
+ * identity. Reads all its folders. */
 int gn_stage_marker_is_changed(const char *marker, const char *root);
 
 #endif
