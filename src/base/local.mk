@@ -7,16 +7,13 @@ libgannet_base_a_SOURCES = \
 	src/base/crc32c.c src/base/crc32c.h \
 	src/base/cipher_file.c src/base/cipher_file.h \
 	src/base/data_key.c src/base/data_key.h \
-	src/base/descriptors.c src/base/descriptors.h \
 	src/base/file.c src/base/file.h src/base/file_kind.c src/base/file_kind.h \
 	src/base/half.h \
 	src/base/vector.h \
-	src/base/hostlist.c src/base/hostlist.h \
 	src/base/json.c src/base/json.h \
 	src/base/dynlib.c src/base/dynlib.h \
 	src/base/log.c src/base/log.h \
 	src/base/oom.c src/base/oom.h src/base/option.c src/base/option_file.c src/base/option_text.c src/base/option.h \
-	src/base/normals.c \
 	src/base/philox.c src/base/philox.h \
 	src/base/crop.h \
 	src/base/thread_pool.c src/base/thread_pool.h \

@@ -35,4 +35,10 @@ struct gn_text_nearest {
  * or its initials ("lr" of "learning-rate"). The first of equally near ones stays. */
 void gn_text_offer(struct gn_text_nearest *n, const char *name, size_t name_len);
 
+struct gn_strbuf;
+
+/* Appends count host names in their order, in Slurm's hostlist form: n[1-4,7],login. Successive names that differ only in a trailing
+ * number share brackets; consecutive numbers of equal width become a range. */
+void gn_hostlist_append(struct gn_strbuf *out, const char *const *names, size_t count);
+
 #endif

@@ -1,7 +1,6 @@
 #include "src/cmd/launch_internal.h"
 
 #include "src/base/clock.h"
-#include "src/base/descriptors.h"
 #include "src/base/oom.h"
 #include "src/base/process.h"
 #include "src/cmd/cmd.h"

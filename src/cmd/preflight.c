@@ -3,7 +3,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/file.h"
-#include "src/base/hostlist.h"
+#include "src/base/text.h"
 #include "src/jobs/preflight.h"
 
 #include <errno.h>

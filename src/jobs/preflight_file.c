@@ -2,7 +2,7 @@
 #include "src/jobs/preflight.h"
 
 #include "src/base/file.h"
-#include "src/base/hostlist.h"
+#include "src/base/text.h"
 #include "src/base/sort.h"
 
 #include <jansson.h>

@@ -1,6 +1,7 @@
 #include "tests/test.h"
 
-#include "src/base/hostlist.h"
+#include "src/base/strbuf.h"
+#include "src/base/text.h"
 
 static void is(const char *wanted, const char *const *names, size_t count)
 {

@@ -2,7 +2,7 @@
 #include "tests/test.h"
 
 #include "tests/transport/made_up_clock.h"
-#include "src/base/descriptors.h"
+#include "src/base/process.h"
 #include "transport/auth/handshake.h"
 #include "transport/auth/net.h"
 #include "transport/health/heartbeat.h"

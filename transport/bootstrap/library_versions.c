@@ -1,6 +1,6 @@
 #include "transport/bootstrap/library_versions.h"
 
-#include "src/base/hostlist.h"
+#include "src/base/text.h"
 
 #include <pmix.h>
 #include <stdio.h>

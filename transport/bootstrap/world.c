@@ -1,7 +1,7 @@
 #include "transport/bootstrap/world_internal.h"
 
 #include "src/base/clock.h"
-#include "src/base/descriptors.h"
+#include "src/base/process.h"
 #include "transport/bootstrap/bootstrap.h"
 #include "transport/health/recorder.h"
 #include "transport/health/heartbeat.h"
