@@ -7,7 +7,6 @@ libgannet_transport_a_SOURCES += \
 	transport/auth/handshake.c transport/auth/handshake.h \
 	transport/auth/net.c transport/auth/net.h \
 	transport/auth/sealed_message.c transport/auth/sealed_message.h \
-	transport/auth/sealed_stream.c transport/auth/sealed_stream.h \
 	transport/auth/secret.c transport/auth/secret.h
 
 libgannet_transport_a_SOURCES += \
@@ -17,18 +16,16 @@ libgannet_transport_a_SOURCES += \
 	transport/bootstrap/bootstrap_env.c \
 	transport/bootstrap/bootstrap_pmix.c \
 	transport/bootstrap/bootstrap_single.c \
-	transport/bootstrap/contact_info.c transport/bootstrap/contact_info.h \
 	transport/bootstrap/gathered.c transport/bootstrap/gathered.h \
 	transport/bootstrap/launcher_detect.c transport/bootstrap/launcher_detect.h \
 	transport/bootstrap/library_versions.c transport/bootstrap/library_versions.h \
 	transport/bootstrap/limits.c transport/bootstrap/limits.h \
 	transport/bootstrap/membership.c transport/bootstrap/membership.h \
-	transport/bootstrap/pmix_accept.c transport/bootstrap/pmix_accept.h \
 	transport/bootstrap/pmix_call.c transport/bootstrap/pmix_call.h \
 	transport/bootstrap/regroup.c transport/bootstrap/regroup.h \
-	transport/bootstrap/regroup_agree.c transport/bootstrap/regroup_form.c transport/bootstrap/regroup_meet.c transport/bootstrap/regroup_join.c transport/bootstrap/regroup_file.c transport/bootstrap/regroup_groups.c transport/bootstrap/regroup_internal.h \
+	transport/bootstrap/regroup_agree.c transport/bootstrap/regroup_form.c transport/bootstrap/regroup_meet.c transport/bootstrap/regroup_join.c transport/bootstrap/regroup_file.c transport/bootstrap/regroup_internal.h \
 	transport/bootstrap/pmix_server.c transport/bootstrap/pmix_server.h \
-	transport/bootstrap/world.c transport/bootstrap/world.h transport/bootstrap/world_internal.h transport/bootstrap/world_join.c transport/bootstrap/world_command.c
+	transport/bootstrap/world.c transport/bootstrap/world.h transport/bootstrap/world_internal.h transport/bootstrap/world_join.c
 
 libgannet_transport_a_SOURCES += \
 	transport/coll/affinity_report.c transport/coll/affinity_report.h \
@@ -43,15 +40,11 @@ libgannet_transport_a_SOURCES += \
 	transport/coll/comm_failure.c \
 	transport/coll/comm_internal.h \
 	transport/coll/comm_progress.c \
-	transport/coll/comm_ranks.c \
 	transport/coll/comm_split.c \
 	transport/coll/exec.c \
-	transport/coll/exec_cancel.c \
 	transport/coll/exec_create.c \
 	transport/coll/exec_device.c \
 	transport/coll/exec_internal.h \
-	transport/coll/exec_shm.c \
-	transport/coll/idle_wait.c \
 	transport/coll/lanes_check.c transport/coll/lanes_check_internal.h \
 	transport/coll/messages.c transport/coll/messages.h \
 	transport/coll/messages_internal.h \
@@ -71,7 +64,6 @@ libgannet_transport_a_SOURCES += \
 	transport/health/heartbeat_member.c \
 	transport/health/heartbeat_wire.c transport/health/heartbeat_wire.h \
 	transport/health/recorder.c transport/health/recorder.h \
-	transport/health/recorder_kinds.c transport/health/recorder_kinds.h \
 	transport/health/recorder_op.c transport/health/recorder_op.h \
 	transport/health/state_query.c
 
@@ -106,14 +98,12 @@ libgannet_transport_a_SOURCES += \
 	transport/select/tuning_table_agree.c
 
 libgannet_transport_a_SOURCES += \
-	transport/shm/multi_reduce.c \
 	transport/shm/segment.c transport/shm/segment_internal.h transport/shm/shm_members.c transport/shm/shm_members.h \
 	transport/shm/shm.c transport/shm/shm.h \
 	transport/shm/shm_allreduce.c \
 	transport/shm/shm_bounce.c \
 	transport/shm/shm_flags.c transport/shm/shm_flags.h \
-	transport/shm/shm_internal.h \
-	transport/shm/shm_wakeup.c
+	transport/shm/shm_internal.h
 
 libgannet_transport_a_SOURCES += \
 	transport/sim/sim.c transport/sim/sim.h \
@@ -145,7 +135,6 @@ libgannet_transport_a_SOURCES += \
 	transport/ucx/ucx_common.c transport/ucx/ucx_common.h \
 	transport/ucx/ucx_internal.h \
 	transport/ucx/ucx_failure.c \
-	transport/ucx/ucx_explain.c \
 	transport/ucx/ucx_lanes.c \
 	transport/ucx/ucx_am.c \
 	transport/ucx/ucx_cipher.c \

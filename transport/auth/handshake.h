@@ -7,7 +7,8 @@
  * Each HMAC covers the role, the purpose of the listener, rank, size and both nonces, so that a recorded handshake cannot be
  * replayed, reflected to its sender, or used at a listener of another purpose.
  *
- * What follows on the connection is encrypted and authenticated with keys that both ends have then (sealed_stream.h). The secret is never sent.
+ * What follows on the connection is encrypted and authenticated with keys that both ends have then (struct gn_channel). The secret is
+ * never sent.
  *
  * Messages have fixed sizes and use the host's byte order. Each names its sender's version first; these here, and what rank 0 publishes in
  * front of its contact (world_join.c), never change, so that versions that cannot work together can say so. Thread safety: any thread,
@@ -16,11 +17,44 @@
 #ifndef GN_TRANSPORT_AUTH_HANDSHAKE_H
 #define GN_TRANSPORT_AUTH_HANDSHAKE_H
 
-#include "transport/auth/sealed_stream.h"
+#include "src/base/data_key.h"
 #include "transport/auth/secret.h"
 
 #include <stddef.h>
 #include <stdint.h>
+
+/* What follows a handshake on its connection: records, encrypted and authenticated by AES-256-GCM.
+ *
+ * Each direction has a key of its own, HMAC-SHA256 of the job's secret over its label and the handshake's purpose, rank, size and both nonces, so
+ * that no two connections have the same. The nonce is the record's number in its direction: one that was changed, left out, moved, sent
+ * again, or taken from another connection is not authentic. A record is a text of a length that both ends know, and its tag.
+ *
+ * Thread safety: one thread per connection. Nothing blocks.
+ */
+
+enum { GN_RECORD_TAG_BYTES = GN_AEAD_TAG_BYTES };
+
+struct gn_stream_keys {
+	struct gn_data_key send, receive;
+	uint64_t sent, received; /* records */
+};
+
+/* A connection and its keys. */
+struct gn_channel {
+	int fd; /* -1: none */
+	struct gn_stream_keys keys;
+};
+
+/* Encrypts len_bytes of data, behind which there is space for the tag. 0, or -1: OpenSSL fails. */
+int gn_stream_seal(struct gn_stream_keys *k, void *data, size_t len_bytes);
+/* Decrypts a record of len_bytes and its tag. 0, or -1: it is not authentic; data is then zeros. */
+int gn_stream_open(struct gn_stream_keys *k, void *data, size_t len_bytes);
+/* Seals a copy of a text of any length, and sends it; opens what it receives. As gn_net_send_all() and gn_net_receive_all(); EBADMSG: it is not
+ * authentic. Records of len_bytes each. */
+int gn_channel_send(struct gn_channel *c, const void *data, size_t len_bytes, int timeout_ms);
+int gn_channel_receive(struct gn_channel *c, void *data, size_t len_bytes, int timeout_ms);
+/* Closes it, if there is one, and overwrites the keys. */
+void gn_channel_close(struct gn_channel *c);
 
 /* What a listener is for: a proof for one purpose is not valid for another. */
 enum gn_handshake_purpose { GN_HANDSHAKE_RENDEZVOUS = 1, GN_HANDSHAKE_HEARTBEAT, GN_HANDSHAKE_TREE, GN_HANDSHAKE_REGROUP };

@@ -13,10 +13,10 @@
 #ifndef GN_TRANSPORT_BOOTSTRAP_BOOT_TREE_H
 #define GN_TRANSPORT_BOOTSTRAP_BOOT_TREE_H
 
-#include "transport/bootstrap/contact_info.h"
+#include "transport/bootstrap/boot_message.h"
 #include "transport/bootstrap/bootstrap.h"
 #include "transport/bootstrap/gathered.h"
-#include "transport/auth/sealed_stream.h"
+#include "transport/auth/handshake.h"
 
 struct gn_boot_tree;
 

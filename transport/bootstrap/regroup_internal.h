@@ -136,8 +136,6 @@ void gn_regroup_learn_contacts(struct gn_regroup *g, const struct gn_roster *ros
 void gn_regroup_note_candidate(struct gn_regroup *g, const struct gn_regroup_request *q, struct gn_regroup_answer *a);
 /* Of so many ranks, how many can be of use. */
 int gn_regroup_usable(const struct gn_regroup *g, int ranks);
-/* Appends members of an epoch that stay (by member) to a proposal, in the order of their use. */
-void gn_regroup_choose(const struct gn_regroup *g, const struct gn_roster *ends, const char *stays, struct gn_roster *proposal);
 /* Until it asks again; one that could not be reached for some seconds more, and longer each time: it would end the world again and again. */
 void gn_regroup_forget_candidate(struct gn_regroup *g, uint64_t id, int is_missed);
 /* Under the lock: whether so many ranks have a place for it, which asked not long ago. */

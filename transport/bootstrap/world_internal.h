@@ -1,4 +1,4 @@
-/* The state of a world, and how it begins. Private to world.c, world_join.c and world_command.c. */
+/* The state of a world, and how it begins. Private to world.c and world_join.c. */
 #ifndef GN_TRANSPORT_BOOTSTRAP_WORLD_INTERNAL_H
 #define GN_TRANSPORT_BOOTSTRAP_WORLD_INTERNAL_H
 
@@ -34,11 +34,5 @@ void gn_world_decline_in(struct gn_world *w, struct gn_log *log, gn_world_teller
 /* When the bootstrap fails because a rank is lost, the heartbeat knows which rank and why, a moment later: replaces *err. GN_ERR_USAGE and
  * GN_ERR_MISMATCH are reasons themselves and stay, although whoever gave one has ended, which the heartbeat calls a loss. */
 enum gn_status gn_world_find_reason(const struct gn_world *w, uint64_t started_ns, enum gn_status failure, struct gn_err *err);
-
-/* --- world_command.c --- */
-
-enum gn_status gn_world_command_digest(char digest[GN_SHA256_HEX], struct gn_err *err);
-/* Collective, where digests differ: GN_ERR_MISMATCH with the same text on all ranks, which rank 0 tells. */
-enum gn_status gn_world_compare_commands(struct gn_world *w, struct gn_err *err);
 
 #endif

@@ -2,6 +2,8 @@
 #include "transport/bootstrap/world_internal.h"
 
 #include "src/base/clock.h"
+#include "src/base/option.h"
+#include "src/base/sha256.h"
 #include "transport/auth/handshake.h"
 #include "transport/health/heartbeat.h"
 #include "transport/health/recorder.h"
@@ -37,6 +39,56 @@ struct rank_host {
 	const char *host;
 	int rank;
 };
+
+/* What each process was started as: ranks that were not started alike are told so before they begin, whatever they would do first. What
+ * defaults and recipes make of the options train compares later (gn_agree_options()). */
+
+static const char *command = "";
+
+void gn_world_set_command(const char *text)
+{
+	command = text;
+}
+
+static enum gn_status command_digest(char digest[GN_SHA256_HEX], struct gn_err *err)
+{
+	return gn_sha256_buffer(command, strlen(command), digest, err);
+}
+
+/* The name of a command ends at a space. What options that only one of two versions has do, is not for here: gn_agree_program(). */
+static enum gn_status compare(const struct gn_world *w, size_t rank, const char *first, const char *other, struct gn_err *err)
+{
+	size_t first_len = strcspn(first, " "), len = strcspn(other, " ");
+	enum gn_status status;
+
+	if (first_len != len || strncmp(first, other, len))
+		return gn_err_set(err, GN_ERR_MISMATCH, "rank %zu on %s runs gannet %.*s, and rank 0 on %s gannet %.*s: start the same command everywhere",
+				  rank, w->hosts[rank], (int)len, other, w->hosts[0], (int)first_len, first);
+	status = gn_options_agree(first + len + (first[len] != 0), other + len + (other[len] != 0), err);
+	if (status)
+		gn_err_prefix(err, "rank %zu on %s", rank, w->hosts[rank]);
+	return status;
+}
+
+/* Collective, where digests differ: GN_ERR_MISMATCH with the same text on all ranks, which rank 0 tells. */
+static enum gn_status compare_commands(struct gn_world *w, struct gn_err *err)
+{
+	struct gn_gathered all = {0};
+	enum gn_status status = w->bootstrap->ops->exchange(w->bootstrap, command, strlen(command) + 1, &all, err);
+
+	for (size_t r = 0; !status && r < all.size; r++) {
+		const char *first = all.items[0], *other = all.items[r];
+
+		if (!all.lens[r] || first[all.lens[0] - 1] || other[all.lens[r] - 1])
+			status = gn_err_set(err, GN_ERR_MISMATCH, "rank %zu runs another version of this program", r);
+		else
+			status = compare(w, r, first, other, err);
+	}
+	gn_gathered_release(&all);
+	if (status == GN_ERR_MISMATCH && err)
+		err->told = w->bootstrap->rank > 0;
+	return status;
+}
 
 static int by_host(const void *a, const void *b)
 {
@@ -110,7 +162,7 @@ static enum gn_status exchange_hosts(struct gn_world *w, struct gn_err *err)
 	char mine[GN_SHA256_HEX + GN_WORLD_HOST_MAX] = ""; /* the command's digest and the host */
 	const size_t digest = GN_SHA256_HEX - 1;
 	uint64_t started = gn_clock_ns();
-	enum gn_status status = gn_world_command_digest(mine, err);
+	enum gn_status status = command_digest(mine, err);
 
 	if (!status && gethostname(mine + digest, GN_WORLD_HOST_MAX - 1))
 		status = gn_err_errno(err, errno, "this host has no name");
@@ -130,7 +182,7 @@ static enum gn_status exchange_hosts(struct gn_world *w, struct gn_err *err)
 	gn_gathered_release(&all);
 	if (wrong >= 0)
 		return gn_err_set(err, GN_ERR_MISMATCH, "rank %d runs another version of this program", wrong);
-	return differ ? gn_world_compare_commands(w, err) : GN_OK;
+	return differ ? compare_commands(w, err) : GN_OK;
 }
 
 /* Once the limits are final. */

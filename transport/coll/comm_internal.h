@@ -1,6 +1,6 @@
 /* The state of a communicator and of its operations, and the calls between the files that implement them: comm.c (create, destroy,
  * shorthands), coll.c (start, progress, free), coll_wait.c (test, wait), coll_prepare.c and coll_select.c (prepare), coll_device.c
- * (device memory), comm_progress.c (progress thread), idle_wait.c (blocking waits), affinity_report.c.
+ * (device memory), comm_progress.c (progress thread, blocking waits), affinity_report.c.
  *
  * An operation runs by one of the tables of struct gn_coll_ops: it executes a schedule (exec_internal.h), uses the shared
  * memory of one node directly (shm.h), is staged from device memory (staged.c), or a library's (coll_device.h). Around that it holds work memory,
@@ -151,13 +151,6 @@ void gn_coll_fail(struct gn_coll *c, enum gn_status status, const struct gn_err 
 struct gn_comm_choice {
 	int32_t color, key, has_room; /* a negative color: in no group */
 };
-/* Local, but for the choices of parent's ranks. */
-enum gn_status gn_comm_group_create(struct gn_comm *parent, const struct gn_comm_choice *choices, int number, const char *name,
-				    struct gn_comm **out, struct gn_err *err);
-/* Collective over the new group. Without shared memory, if a rank cannot have it, the group uses messages. */
-enum gn_status gn_comm_group_finish(struct gn_comm *c, const struct gn_comm_choice *choices, int parent_size, struct gn_err *err);
-/* Local. Takes its number. */
-void gn_comm_group_enter(struct gn_comm *c);
 /* gn_comm_destroy() of a group. */
 void gn_comm_group_destroy(struct gn_comm *c);
 
@@ -232,7 +225,7 @@ static inline void gn_comm_leave(const struct gn_comm *c)
 		gn_comm_progress_unlock(c->root->progress);
 }
 
-/* --- blocking wait while the CPUs are oversubscribed (idle_wait.c) ---
+/* --- blocking wait while the CPUs are oversubscribed (comm_progress.c) ---
  *
  * Messages wake the waiter through UCX's event descriptor, writes to shared memory through a futex (the wakeup of shm.h). While
  * both are awaited, the waiter blocks on the descriptor and looks at memory by the clock.

@@ -1,6 +1,11 @@
 #include "transport/coll/exec_internal.h"
 
+#include "src/base/alloc.h"
+
 #include <string.h>
+
+/* The block, which stays in the cache, for reductions in which the peer's message is the left operand. */
+#define BLOCK_BYTES 8192
 
 static uint64_t tag_of(const struct gn_exec *e, int sender, uint32_t message)
 {
@@ -27,7 +32,8 @@ static const char *input_of(const struct gn_exec *e, const struct gn_step_state 
 	return (const char *)e->buffers.in + s->in_offset;
 }
 
-void gn_exec_done_step(struct gn_exec *e, uint32_t index)
+/* Completes a step and queues its dependents; after a reduction also frees its slot. */
+static void done_step(struct gn_exec *e, uint32_t index)
 {
 	e->remaining--;
 	e->states[index].done = 1;
@@ -36,15 +42,108 @@ void gn_exec_done_step(struct gn_exec *e, uint32_t index)
 			e->queue[e->queue_tail++] = e->dependents[d];
 }
 
-void gn_exec_reduced(struct gn_exec *e, uint32_t index)
+static void reduced(struct gn_exec *e, uint32_t index)
 {
 	struct gn_step_state *s = &e->states[index];
 
 	e->free_slots[e->free_count++] = s->slot;
 	s->slot = GN_NO_SLOT;
 	s->arrived = 0; /* the step may still be in the queue */
-	gn_exec_done_step(e, index);
+	done_step(e, index);
 }
+
+/* --- steps between ranks of one node with buffers in shared memory: the receiver waits for a flag and reads the sender's buffer --- */
+
+/* Reduces from the peer's memory. */
+static void reduce_in_place(struct gn_exec *e, uint32_t index)
+{
+	struct gn_step_state *s = &e->states[index];
+	const char *theirs = gn_shm_flags_data(e->flags, s->shm_peer, s->offset);
+	size_t element = e->buffers.element_bytes, each = BLOCK_BYTES / element * element;
+	_Alignas(GN_ALIGN_BYTES) char block[BLOCK_BYTES];
+
+	if (!e->steps[index].from_left) {
+		e->buffers.reduce(gn_exec_output(e, s), theirs, s->len / element);
+		return;
+	}
+	for (size_t at = 0; at < s->len; at += each) {
+		size_t len = s->len - at < each ? s->len - at : each;
+
+		memcpy(block, theirs + at, len);
+		e->buffers.reduce(block, gn_exec_output(e, s) + at, len / element);
+		memcpy(gn_exec_output(e, s) + at, block, len);
+	}
+}
+
+/* Adds a step that waits for a flag. */
+static void poll_later(struct gn_exec *e, uint32_t index)
+{
+	struct gn_step_state *s = &e->states[index];
+
+	if (!s->len) {
+		gn_exec_message_done(&s->request);
+		return;
+	}
+	if (e->steps[index].op == GN_STEP_SEND)
+		gn_shm_flags_set_ready(e->flags, s->shm_peer, e->steps[index].message);
+	e->polled[e->polled_count++] = index;
+}
+
+/* Reduces from the peer's memory if the step's dependencies are met. Otherwise copies the message to a slot, as a message over UCX
+ * would be: the peer may wait for that, and this rank for the peer. */
+static void reduce_or_copy(struct gn_exec *e, uint32_t index)
+{
+	struct gn_step_state *s = &e->states[index];
+
+	if (!s->missing) {
+		reduce_in_place(e, index);
+		reduced(e, index);
+		return;
+	}
+	memcpy(gn_exec_slot_of(e, s), gn_shm_flags_data(e->flags, s->shm_peer, s->offset), s->len);
+	s->arrived = 1;
+}
+
+/* If the peer has set its flag, does this rank's part and returns 1. */
+static int try_polled(struct gn_exec *e, uint32_t index)
+{
+	const struct gn_step *step = &e->steps[index];
+	struct gn_step_state *s = &e->states[index];
+
+	if (step->op == GN_STEP_SEND) {
+		if (!gn_shm_flags_is_done(e->flags, s->shm_peer, step->message))
+			return 0;
+		done_step(e, index);
+		return 1;
+	}
+	if (!gn_shm_flags_is_ready(e->flags, s->shm_peer, step->message))
+		return 0;
+	if (step->op == GN_STEP_RECV_REDUCE) {
+		reduce_or_copy(e, index);
+	} else {
+		memcpy(gn_exec_output(e, s), gn_shm_flags_data(e->flags, s->shm_peer, s->offset), s->len);
+		done_step(e, index);
+	}
+	gn_shm_flags_set_done(e->flags, s->shm_peer, step->message);
+	return 1;
+}
+
+/* Polls all such steps in the order in which they were added; returns whether any advanced. */
+static int poll_flags(struct gn_exec *e)
+{
+	size_t kept = 0, count = e->polled_count;
+
+	for (size_t i = 0; i < count; i++) {
+		uint32_t index = e->polled[i];
+
+		if (!try_polled(e, index))
+			e->polled[kept++] = index;
+	}
+	e->polled_count = kept;
+	return kept < count;
+}
+
+/* --- a run --- */
 
 /* Reduces a message in its slot into the output; overwrites the message. */
 static void reduce(struct gn_exec *e, uint32_t index)
@@ -63,7 +162,7 @@ static void reduce(struct gn_exec *e, uint32_t index)
 	} else if (s->len) {
 		e->buffers.reduce(gn_exec_output(e, s), message, s->len / e->buffers.element_bytes);
 	}
-	gn_exec_reduced(e, index);
+	reduced(e, index);
 }
 
 static void receive(struct gn_exec *e, uint32_t index, void *where)
@@ -109,7 +208,7 @@ static void run_step(struct gn_exec *e, uint32_t index)
 
 	s->posted = 1;
 	if (s->shm_peer >= 0 && step->op != GN_STEP_RECV_REDUCE) {
-		gn_exec_poll_later(e, index);
+		poll_later(e, index);
 		return;
 	}
 	switch (step->op) {
@@ -120,7 +219,7 @@ static void run_step(struct gn_exec *e, uint32_t index)
 		}
 		if (s->len)
 			memcpy(gn_exec_output(e, s), input_of(e, s), s->len);
-		gn_exec_done_step(e, index);
+		done_step(e, index);
 		break;
 	case GN_STEP_SEND:
 		send(e, index, step->from_input ? input_of(e, s) : gn_exec_output(e, s));
@@ -143,7 +242,7 @@ static void post_reductions(struct gn_exec *e)
 		e->states[index].slot = e->free_slots[--e->free_count];
 		e->states[index].posted = 1;
 		if (e->states[index].shm_peer >= 0)
-			gn_exec_poll_later(e, index);
+			poll_later(e, index);
 		else
 			receive(e, index, gn_exec_slot_of(e, &e->states[index]));
 	}
@@ -178,7 +277,7 @@ static void handle_completed(struct gn_exec *e)
 		return;
 	}
 	if (e->steps[index].op != GN_STEP_RECV_REDUCE) {
-		gn_exec_done_step(e, index);
+		done_step(e, index);
 		return;
 	}
 	s->arrived = 1;
@@ -193,9 +292,9 @@ static int handle_finished_work(struct gn_exec *e)
 
 	for (; gn_exec_take_work(e, &index); did = 1) {
 		if (e->steps[index].op == GN_STEP_COPY)
-			gn_exec_done_step(e, index);
+			done_step(e, index);
 		else
-			gn_exec_reduced(e, index);
+			reduced(e, index);
 	}
 	return did;
 }
@@ -205,7 +304,7 @@ int gn_exec_advance(struct gn_exec *e)
 	int did = 0, again;
 
 	do {
-		again = e->polled_count && gn_exec_poll_flags(e);
+		again = e->polled_count && poll_flags(e);
 		again |= e->work_head < e->work_tail && handle_finished_work(e);
 		post_reductions(e);
 		for (; e->completed_count && !e->status; again = 1)

@@ -6,7 +6,7 @@
  * run number and message number, mixed with a signature of the operation: messages of different operations never match as long as
  * all ranks number their runs alike.
  *
- * Files: exec_create.c, exec.c (runs), exec_shm.c (steps in shared memory), exec_device.c (steps in device memory).
+ * Files: exec_create.c, exec.c (runs, steps in shared memory), exec_device.c (steps in device memory).
  *
  * Thread safety: one thread at a time for all executors of one struct gn_ucx.
  */
@@ -57,7 +57,7 @@ enum gn_status gn_exec_create(const struct gn_exec_where *where, struct gn_sched
  * */
 void gn_exec_destroy(struct gn_exec *e);
 
-/* exec_cancel.c. Fails the run with why, of a lost rank, and cancels its receives. Does not block. */
+/* comm_failure.c. Fails the run with why, of a lost rank, and cancels its receives. Does not block. */
 void gn_exec_cancel(struct gn_exec *e, const struct gn_err *why);
 /* After that: blocks until no message touches the buffers, for less than a second unless one is partly through, five seconds at
  * most. What UCX cannot cancel is left to it. 0: a message to or from a living rank is still under way; only gn_ucx_abandon() can
@@ -185,11 +185,6 @@ void gn_exec_free_scratch(struct gn_exec *e);
 /* Fails the run; the first failure is kept. */
 void gn_exec_fail(struct gn_exec *e, enum gn_status status, const struct gn_err *why);
 
-/* exec_shm.c: adds a step that waits for a flag; polls all such steps in the order in which they were added, and returns whether
- * any advanced. */
-void gn_exec_poll_later(struct gn_exec *e, uint32_t index);
-int gn_exec_poll_flags(struct gn_exec *e);
-
 #define GN_NO_SLOT UINT32_MAX
 
 static inline char *gn_exec_output(const struct gn_exec *e, const struct gn_step_state *s)
@@ -202,9 +197,6 @@ static inline char *gn_exec_slot_of(const struct gn_exec *e, const struct gn_ste
 	return e->scratch + s->slot * e->slot_bytes;
 }
 
-/* Completes a step and queues its dependents; after a reduction also frees its slot. */
-void gn_exec_done_step(struct gn_exec *e, uint32_t index);
-void gn_exec_reduced(struct gn_exec *e, uint32_t index);
 /* Completion callback of a step's message. */
 void gn_exec_message_done(struct gn_ucx_request *r);
 

@@ -8,7 +8,7 @@
 #ifndef GN_TRANSPORT_HEALTH_HEARTBEAT_WIRE_H
 #define GN_TRANSPORT_HEALTH_HEARTBEAT_WIRE_H
 
-#include "transport/auth/sealed_stream.h"
+#include "transport/auth/handshake.h"
 
 /* Holds a struct gn_record of transport/health/recorder.h. */
 #define GN_HEARTBEAT_TEXT_MAX 500

@@ -1,7 +1,7 @@
 #include "transport/health/recorder.h"
 
 #include "src/base/clock.h"
-#include "transport/health/recorder_kinds.h"
+#include "transport/health/recorder_op.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

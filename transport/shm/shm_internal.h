@@ -1,5 +1,5 @@
-/* Memory layout and state shared by the files of shm.h and shm_flags.h: shm.c (create, allocations), shm_allreduce.c, shm_bounce.c
- * (slices through bounce buffers), shm_flags.c, shm_wakeup.c, multi_reduce.c.
+/* Memory layout and state shared by the files of shm.h and shm_flags.h: shm.c (create, allocations, wakeups), shm_allreduce.c, shm_bounce.c
+ * (slices through bounce buffers; reductions of several buffers), shm_flags.c.
  *
  * All local ranks of a group map one control segment, in which each has a part (struct gn_shm_control). Counters in it only rise.
  * Wakeups are those of the world's: a rank may wait for operations of several groups at once.
@@ -164,17 +164,10 @@ static inline void gn_shm_notify(struct gn_shm *n, int local)
 		gn_shm_wake(n, local);
 }
 
-/* --- multi_reduce.c: reductions of several buffers in one pass over memory, in the order of the arrays. Pure functions. --- */
-
-/* Elements [0, count) from offset_bytes on: each out[i] = in[0] op in[1] op ... The buffers of in and out are the same, or do not
- * overlap. Sums of floats have loops of their own; other reductions work block by block in the cache. */
+/* A reduction of several buffers in one pass over memory, in the order of the arrays. Pure. Elements [0, count) from offset_bytes on:
+ * each out[i] = in[0] op in[1] op ... The buffers of in and out are the same, or do not overlap. Sums of floats have loops of their own;
+ * other reductions work block by block in the cache. */
 void gn_multi_reduce(char *const *in, char *const *out, int ranks, size_t offset_bytes, size_t count, size_t element_bytes,
 		      gn_reduce_fn reduce);
-/* out[i] = parts[0][i] op parts[1][i] op ...; out is none of the parts. */
-void gn_multi_combine(char *out, char *const *parts, int ranks, size_t count, size_t element_bytes, gn_reduce_fn reduce);
-/* The same, written to a and b. a may be one of the parts, b may not; b is memory that other processors have read last and is
- * written by memcpy of whole blocks, see COPIED_BYTES. */
-void gn_multi_combine_both(char *a, char *b, char *const *parts, int ranks, size_t count, size_t element_bytes,
-			    gn_reduce_fn reduce);
 
 #endif

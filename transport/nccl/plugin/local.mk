@@ -16,7 +16,6 @@ libnccl_net_gannet_so_SOURCES = \
 	transport/nccl/plugin/flush.c transport/nccl/plugin/flush.h \
 	transport/nccl/plugin/progress_thread.c \
 	transport/nccl/plugin/link.c \
-	transport/nccl/plugin/nb_socket.c transport/nccl/plugin/nb_socket.h \
 	transport/nccl/plugin/cm.c transport/nccl/plugin/cm.h transport/nccl/plugin/cm_internal.h \
 	transport/nccl/plugin/cm_accept.c transport/nccl/plugin/cm_connect.c \
 	transport/nccl/plugin/plugin_log.c transport/nccl/plugin/plugin_log.h \
