@@ -83,7 +83,6 @@ libgannet_cuda_a_SOURCES = \
 	kernels/cuda/compute.c \
 	kernels/cuda/dnn.c kernels/cuda/dnn.h kernels/cuda/dnn_internal.h \
 	kernels/cuda/dnn_graph.c \
-	kernels/cuda/dnn_memory.c \
 	kernels/cuda/dnn_plan.c \
 	kernels/cuda/dnn_run.c \
 	kernels/cuda/dnn_store.c \

@@ -19,15 +19,8 @@ struct gn_pack_output {
 	int keep; /* keep the temporary folder at the end */
 };
 
-/* Refuses an out that is not empty or lies in a source. Creates and locks the temporary folder, which is kept on failure if it
- * existed before. */
-enum gn_status gn_pack_output_begin(struct gn_pack_output *o, const struct gn_pack_options *options, struct gn_err *err);
-/* Renames the folder to its final name, synced. */
-enum gn_status gn_pack_output_commit(struct gn_pack_output *o, struct gn_err *err);
 /* Removes everything in the temporary folder except the lock. */
 enum gn_status gn_pack_output_sweep(const char *folder, struct gn_err *err);
-/* Removes the folder unless committed or kept. May be called after either. */
-void gn_pack_output_end(struct gn_pack_output *o);
 
 #define GN_PACK_IN_FILE UINT64_MAX
 
@@ -63,12 +56,6 @@ struct gn_pack_set {
 	struct gn_data_key key; /* with encrypt */
 };
 
-/* Appends an image to the spool, with encrypt encrypted under a key of its own. *offset is its position. Any thread, with its own lock
- * around the change of spool_end. */
-enum gn_status gn_pack_spool_add(struct gn_pack_set *set, pthread_mutex_t *lock, const void *bytes, size_t len_bytes, uint64_t *offset,
-				 struct gn_err *err);
-/* Reads an image of length_bytes from the spool into buffer, which has space for GN_AEAD_TAG_BYTES more. Does not check its CRC-32C. */
-enum gn_status gn_pack_spool_read(const struct gn_pack_set *set, uint64_t offset, void *buffer, size_t length_bytes, struct gn_err *err);
 /* Reads an item's image from spool or file, into a buffer as above, and checks that it is the one of the first pass. */
 enum gn_status gn_pack_item_read(const struct gn_pack_set *set, const struct gn_pack_options *options, const struct gn_pack_item *item,
 				 void *buffer, struct gn_err *err);

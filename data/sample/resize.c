@@ -1,16 +1,29 @@
-#include "data/sample/resize_internal.h"
+#include "data/sample/resize.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* a constant, so that the compiler can vectorise */
-enum { chunk = gn_resize_chunk };
+/* values per step of the vertical pass: a constant, so that the compiler can vectorise */
+enum { chunk = 16 };
+
+/* An output is the sum of weights[k] * source[first + k], k < count. */
+struct span {
+	uint32_t first, count;
+};
+
+/* Weights for pairs of outputs, all with the same number of taps (padded with weights of 0): those of tap k of outputs 2p and 2p +
+ * 1 are in wide[8 * (p * taps + k)], repeated four times each. */
+struct wide {
+	const struct span *spans;
+	const float *wide;
+	uint32_t taps, outputs;
+};
 
 struct axis {
-	struct gn_resize_span *spans;
+	struct span *spans;
 	float *weights; /* `most` per output */
-	float *wide;	/* as in resize_internal.h; NULL without the vector path */
+	float *wide;	/* as in struct wide; NULL without the vector path */
 	uint32_t most;
 	uint32_t taps; /* largest count of an output */
 	size_t spans_held, weights_held, wide_held;
@@ -24,13 +37,111 @@ struct gn_resizer {
 	int vectors;
 };
 
+/* The two passes over one row, with vectors of eight floats. They multiply and add separately and in the order of the plain loops below:
+ * samples are bitwise equal on all machines. */
+#if defined(__x86_64__)
+
+#include <immintrin.h>
+
+static int has_vectors(void)
+{
+	return __builtin_cpu_supports("avx2") != 0;
+}
+
+/* out[i] = sum over rows of weight * pixel, i < n. Reads and writes up to chunk-1 values past n. */
+__attribute__((target("avx2"))) static void mix_rows_by_vectors(float *out, size_t n, const uint8_t *src, size_t stride_bytes,
+								const float *weights, uint32_t rows)
+{
+	for (size_t i = 0; i < n; i += chunk) {
+		const uint8_t *p = src + i;
+		__m256 low = _mm256_setzero_ps(), high = low;
+
+		for (uint32_t k = 0; k < rows; k++, p += stride_bytes) {
+			__m128i bytes = _mm_loadu_si128((const void *)p);
+			__m256 weight = _mm256_broadcast_ss(&weights[k]);
+
+			low = _mm256_add_ps(low, _mm256_mul_ps(weight, _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes))));
+			high = _mm256_add_ps(high, _mm256_mul_ps(weight, _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(
+									 _mm_srli_si128(bytes, 8)))));
+		}
+		_mm256_storeu_ps(out + i, low);
+		_mm256_storeu_ps(out + i + 8, high);
+	}
+}
+
+/* Outputs 2p and 2p + 1: a pixel each, with an unused fourth lane. */
+__attribute__((target("avx2"))) static inline __m256 two(const struct wide *a, const float *row, uint32_t p)
+{
+	const float *weights = a->wide + (size_t)8 * p * a->taps;
+	const float *left = row + (size_t)a->spans[2 * p].first * 3;
+	const float *right = row + (size_t)a->spans[2 * p + 1 < a->outputs ? 2 * p + 1 : 2 * p].first * 3;
+	__m256 sum = _mm256_setzero_ps();
+
+	for (uint32_t k = 0; k < a->taps; k++, weights += 8, left += 3, right += 3) {
+		__m256 pixels = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(left)), _mm_loadu_ps(right), 1);
+
+		sum = _mm256_add_ps(sum, _mm256_mul_ps(_mm256_loadu_ps(weights), pixels));
+	}
+	return sum;
+}
+
+/* Three interleaved channels to planes. row must be readable for all taps and one more vector. */
+__attribute__((target("avx2"))) static void mix_columns_by_vectors(const struct wide *a, const float *row,
+								   const struct gn_resize_target *t, float *to)
+{
+	const __m256 scale = _mm256_setr_ps(t->scale[0], t->scale[1], t->scale[2], 0, t->scale[0], t->scale[1], t->scale[2], 0);
+	const __m256 bias = _mm256_setr_ps(t->bias[0], t->bias[1], t->bias[2], 0, t->bias[0], t->bias[1], t->bias[2], 0);
+	size_t plane = (size_t)t->height * t->width;
+
+	for (uint32_t i = 0; i < a->outputs; i += 4) {
+		__m256 first = _mm256_add_ps(_mm256_mul_ps(two(a, row, i / 2), scale), bias), second = first, red_green, blue;
+		float planes[3][4];
+
+		if (i + 2 < a->outputs)
+			second = _mm256_add_ps(_mm256_mul_ps(two(a, row, i / 2 + 1), scale), bias);
+		/* r0 r2 g0 g2 | r1 r3 g1 g3 and b0 b2 . . | b1 b3 . . */
+		red_green = _mm256_unpacklo_ps(first, second);
+		blue = _mm256_unpackhi_ps(first, second);
+		_mm_storeu_ps(planes[0], _mm_unpacklo_ps(_mm256_castps256_ps128(red_green), _mm256_extractf128_ps(red_green, 1)));
+		_mm_storeu_ps(planes[1], _mm_unpackhi_ps(_mm256_castps256_ps128(red_green), _mm256_extractf128_ps(red_green, 1)));
+		_mm_storeu_ps(planes[2], _mm_unpacklo_ps(_mm256_castps256_ps128(blue), _mm256_extractf128_ps(blue, 1)));
+		if (i + 4 <= a->outputs) {
+			for (size_t c = 0; c < 3; c++)
+				memcpy(to + c * plane + i, planes[c], sizeof planes[c]);
+			continue;
+		}
+		for (size_t c = 0; c < 3; c++)
+			memcpy(to + c * plane + i, planes[c], (a->outputs - i) * sizeof(float));
+	}
+}
+
+#else
+
+static int has_vectors(void)
+{
+	return 0;
+}
+
+/* Never called on other processors. */
+static void mix_rows_by_vectors(float *out, size_t n, const uint8_t *src, size_t stride_bytes, const float *weights, uint32_t rows)
+{
+	(void)out, (void)n, (void)src, (void)stride_bytes, (void)weights, (void)rows;
+}
+
+static void mix_columns_by_vectors(const struct wide *a, const float *row, const struct gn_resize_target *t, float *to)
+{
+	(void)a, (void)row, (void)t, (void)to;
+}
+
+#endif
+
 enum gn_status gn_resizer_create(struct gn_resizer **out, struct gn_err *err)
 {
 	struct gn_resizer *r = calloc(1, sizeof *r);
 
 	if (!r)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for resizing");
-	r->vectors = gn_resize_has_vectors();
+	r->vectors = has_vectors();
 	*out = r;
 	return GN_OK;
 }
@@ -110,7 +221,7 @@ static void axis_finish(struct axis *a, uint32_t output, const double *raw, uint
 		;
 	for (uint32_t k = 0; k < count; k++)
 		sum += raw[k];
-	a->spans[output] = (struct gn_resize_span){first, count};
+	a->spans[output] = (struct span){first, count};
 	a->taps = count > a->taps ? count : a->taps;
 	for (uint32_t k = 0; k < count; k++)
 		a->weights[(size_t)output * a->most + k] = (float)(sum > 0 ? raw[k] / sum : 1.0 / count);
@@ -236,14 +347,14 @@ enum gn_status gn_resizer_run(struct gn_resizer *r, const struct gn_pixels *src,
 	if (!r->row || !r->mixed)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to resize %ux%u pixels", src->width, src->height);
 	for (uint32_t i = 0; i < t->to_height; i++) {
-		const struct gn_resize_wide wide = {r->across.spans, r->across.wide, r->across.taps, t->to_width};
+		const struct wide wide = {r->across.spans, r->across.wide, r->across.taps, t->to_width};
 		float *to = t->data + (size_t)(t->to_y + i) * t->width + column;
 
-		(r->vectors ? gn_resize_mix_rows : mix_rows)(r->row, n, src->data + r->down.spans[i].first * src->stride_bytes,
-							     src->stride_bytes, r->down.weights + (size_t)i * r->down.most,
-							     r->down.spans[i].count);
+		(r->vectors ? mix_rows_by_vectors : mix_rows)(r->row, n, src->data + r->down.spans[i].first * src->stride_bytes,
+								      src->stride_bytes, r->down.weights + (size_t)i * r->down.most,
+								      r->down.spans[i].count);
 		if (vectors)
-			gn_resize_mix_columns(&wide, r->row, t, to);
+			mix_columns_by_vectors(&wide, r->row, t, to);
 		else if (src->channels == 3)
 			mix_columns_rgb(&r->across, r->row, t->to_width, t, r->mixed, to);
 		else

@@ -6,7 +6,7 @@
  * `name`. Opening validates every row against the file (bounds, order, labels) and keeps the position of the bytes, so that reading
  * a sample is one pread.
  *
- * A dataset that gannet stage has copied is held while it is open (data/shard/hold.h).
+ * A dataset that gannet stage has copied is held while it is open (data/shard/folders.h).
  *
  * Lifecycle: gn_dataset_open, gn_dataset_unlock before the first read ... gn_dataset_close. Thread safety: read-only after that; any
  * thread may call any function below concurrently. Errors: GN_ERR_DATA with file and sample for inconsistent data, GN_ERR_NOT_FOUND

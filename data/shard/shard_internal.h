@@ -22,7 +22,6 @@ enum gn_shard_field {
 
 const char *gn_shard_field_name(enum gn_shard_field field);
 size_t gn_shard_field_bytes(enum gn_shard_field field);
-uint64_t gn_shard_field_get(const struct gn_shard_row *row, enum gn_shard_field field);
 void gn_shard_field_set(struct gn_shard_row *row, enum gn_shard_field field, uint64_t value);
 
 /* File access property list: no locks (they fail on NFS and Lustre), file format of HDF5 1.8 (its metadata has checksums, and old

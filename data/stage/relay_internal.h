@@ -88,11 +88,6 @@ void gn_relay_start(struct gn_relay *r, const struct gn_relay_job *job);
 int gn_relay_take_finished(struct gn_relay *r);
 /* This node cannot go on. */
 void gn_relay_fail(struct gn_relay *r, const struct gn_err *err);
-/* Sends a chunk to the nodes that lack it, but for this one; takes the malloc'ed data, which stay at least until gn_relay_sent_chunk(). NULL:
- * no memory, and the data are freed. */
-struct gn_relay_outgoing *gn_relay_send_chunk(struct gn_relay *r, uint32_t chunk, void *data, const unsigned char *lacking);
-/* The caller does not need the data any more. */
-void gn_relay_sent_chunk(struct gn_relay_outgoing *o);
 /* Sends the listing on to those nodes that get it from this one: rank 0 sends it once. */
 void gn_relay_send_listing(struct gn_relay *r);
 /* This rank cannot go on. */

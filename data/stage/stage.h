@@ -4,7 +4,7 @@
  * copied under a temporary name with its SHA-256 verified, synced, and renamed; the manifest is written last, so that a target with
  * a manifest is complete; the marker grows with each shard. An existing shard is kept when the stage marker shows that it is
  * unchanged since it was verified (size, times and inode), or when its digest is right: an interrupted copy continues where it
- * stopped. Another dataset that was staged to the target is replaced, unless a program holds it (data/shard/hold.h); what no stage
+ * stopped. Another dataset that was staged to the target is replaced, unless a program holds it (data/shard/folders.h); what no stage
  * has put there is left alone.
  *
  * The target must belong to the caller: write permission of group and others is removed, and a shared folder (sticky or

@@ -42,4 +42,7 @@ void gn_stage_tell_ready(struct gn_stage_run *s);
 enum gn_stage_jobs { GN_STAGE_JOBS_COPY, GN_STAGE_JOBS_CHECK, GN_STAGE_JOBS_CHECK_FOREIGN };
 enum gn_status gn_stage_run_jobs(struct gn_stage_run *s, enum gn_stage_jobs what, struct gn_err *err);
 
+/* Sets GN_ERR_EXISTS for the file at path, which is somebody else's, and returns it. */
+enum gn_status gn_stage_refuse(const char *path, struct gn_err *err);
+
 #endif

@@ -2,7 +2,6 @@
 #include "data/stage/stage_internal.h"
 
 #include "data/shard/manifest.h"
-#include "data/stage/stage_clear.h"
 #include "data/stage/stage_marker.h"
 #include "data/stage/stage_owner.h"
 #include "src/base/clock.h"

@@ -7,7 +7,7 @@
 #ifndef GN_DATA_STAGE_STAGE_MARKER_H
 #define GN_DATA_STAGE_STAGE_MARKER_H
 
-#include "data/shard/hold.h"
+#include "data/shard/folders.h"
 #include "data/shard/manifest.h"
 #include "src/base/strbuf.h"
 

@@ -26,8 +26,9 @@ enum gn_status gn_stage_make_private(const char *path, struct gn_err *err);
 enum gn_status gn_stage_check_private(const char *path, struct gn_err *err);
 /* Removes the write permission of group and others from a folder of this user. */
 enum gn_status gn_stage_close_folder(const char *path, struct gn_err *err);
-/* Keeps those away who would hold the copy at root, a file or a folder (data/shard/hold.h), by the descriptor *out; -1: nobody can hold it, as it
- * is something else, or its file system has no such locks. GN_ERR_EXISTS: somebody holds it; the text is root's name and why. */
+/* Keeps those away who would hold the copy at root, a file or a folder (data/shard/folders.h), by the descriptor *out; -1: nobody can
+ * hold it, as it is something else, or its file system has no such locks. GN_ERR_EXISTS: somebody holds it; the text is root's name and
+ * why. */
 enum gn_status gn_stage_claim(const char *root, const char *why, int *out, struct gn_err *err);
 /* Takes the lock path for a copy to `to`: created if missing, this user's alone, and held by the descriptor *out. With wait it blocks while
  * another process has it, and logs that; else that is GN_ERR_EXISTS, after half a second. *replaced (may be NULL): whether who had it before

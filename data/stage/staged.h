@@ -1,9 +1,10 @@
 /* The copies that gannet stage has made directly below a folder of this node: what they are, who uses them, and their removal.
  *
- * Only what this user's gannet stage has made is listed: the marker of a copy names the files, or the identity of its listing and
- * the inode and time of birth of its root, and anything else of that name is `changed`. Removed is a copy only while nobody holds it
- * (data/shard/hold.h) and nobody stages it: it is locked, moved to NAME.gannet-part, and deleted there, so that no half of it is ever under its name; what a death leaves is listed as
- * incomplete. A copy was last used when a program of this user's that holds it opened it, or when it was staged, be it to find it complete.
+ * Only what this user's gannet stage has made is listed: the marker of a copy names the files, or the identity of its listing and the
+ * inode and time of birth of its root, and anything else of that name is `changed`. Removed is a copy only while nobody holds it
+ * (data/shard/folders.h) and nobody stages it: it is locked, moved to NAME.gannet-part, and deleted there, so that no half of it is ever
+ * under its name; what a death leaves is listed as incomplete. A copy was last used when a program of this user's that holds it opened
+ * it, or when it was staged, be it to find it complete.
  *
  * Thread safety: a list belongs to one thread; several processes may remove and stage. Blocks on the file system.
  */

@@ -37,19 +37,11 @@ struct gn_tree_target {
 /* Makes folders, and files of their sizes, in root; what is there of an earlier run is used. In a new root files that lie in one chunk are
  * made when that is written. */
 enum gn_status gn_tree_make(const struct gn_tree_target *t, struct gn_err *err);
-/* Whether a file is written at once, as a whole. */
-int gn_tree_is_one_piece(const struct gn_tree *t, const struct gn_tree_entry *e);
-/* Whether it gets its permissions and time when it is written, not at the end. Its owner must be able to read it: chunks are read again. */
-int gn_tree_is_final(const struct gn_tree_target *t, const struct gn_tree_entry *e);
-/* Links, permissions and times of everything below the root. */
-enum gn_status gn_tree_make_rest(const struct gn_tree_target *t, struct gn_err *err);
 /* Writes the marker of the tree in its place; synced: not lost in a crash of the machine. */
 enum gn_status gn_tree_save_marker(const struct gn_tree_target *t, int synced, struct gn_err *err);
 /* Removes path, which lies in part, with folders that forbid it. A missing path is fine. */
 enum gn_status gn_tree_remove(const char *path, struct gn_err *err);
 /* Keeps readers away from the earlier copy at TO, by *out (-1: nobody can hold it). GN_ERR_EXISTS: a program holds it. */
 enum gn_status gn_tree_claim_old(const struct gn_tree_target *t, int *out, struct gn_err *err);
-/* Permissions and times of one entry. */
-enum gn_status gn_tree_make_metadata(const struct gn_tree_entry *e, const char *path, struct gn_err *err);
 
 #endif

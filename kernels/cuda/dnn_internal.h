@@ -83,11 +83,6 @@ void gn_dnn_store_identify(struct gn_dnn *d, const char *device);
 int gn_dnn_store_restore(struct gn_dnn_plan *p);
 /* Stores the chosen candidate. A failure is ignored. */
 void gn_dnn_store_keep(const struct gn_dnn_plan *p);
-/* dnn_memory.c: stored plans without a folder. Any thread. */
-/* A copy with a zero byte appended, freed by the caller; NULL: not stored. */
-char *gn_dnn_memory_load(const char *name, size_t *out_bytes);
-/* Takes ownership of text, which is freed if it cannot be stored; replaces an entry of that name. */
-void gn_dnn_memory_keep(const char *name, char *text, size_t bytes);
 
 #define GN_DNN_NODES_MAX 8
 #define GN_DNN_PIECES_MAX 48

@@ -7,7 +7,7 @@ GPU_CHECKS = \
 	tests/gpu/check_optim.c tests/kernels/ref_optim.c tests/kernels/ref_optim.h \
 	tests/gpu/check_pointwise.c \
 	tests/gpu/check_pool.c \
-	data/sample/resize.c data/sample/resize.h data/sample/resize_rows.c data/sample/resize_internal.h \
+	data/sample/resize.c data/sample/resize.h \
 	tests/gpu/test_kernels.c
 EMULATED = $(CU_FILES:.cu=.eo) tests/gpu/emulate.eo tests/gpu/emulate_machine.eo tests/gpu/emulate_memory.eo \
 	tests/gpu/emulate_runtime.eo

@@ -1,7 +1,6 @@
 #include "src/train/loop/staging.h"
 
 #include "data/shard/folders.h"
-#include "data/shard/hold.h"
 #include "data/stage/stage.h"
 #include "src/base/file.h"
 #include "src/base/text.h"
