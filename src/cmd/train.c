@@ -7,7 +7,6 @@
 #include "src/jobs/sweep_halving.h"
 #include "src/train/loop/carried.h"
 #include "src/train/loop/combine.h"
-#include "src/train/loop/elastic.h"
 #include "src/train/loop/input.h"
 #include "src/train/loop/served.h"
 #include "src/train/model/model.h"

@@ -3,9 +3,9 @@
 
 #include "src/base/file.h"
 #include "src/train/loop/combine.h"
-#include "src/train/loop/elastic.h"
+#include "src/train/loop/carried.h"
 #include "src/train/model/init.h"
-#include "src/train/optim/lr_scale.h"
+#include "src/train/optim/lr.h"
 #include "src/train/parallel/mesh.h"
 #include "src/train/parallel/shard.h"
 #include "transport/coll/coll_device.h"

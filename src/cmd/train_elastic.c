@@ -4,7 +4,6 @@
 #include "data/shard/dataset.h"
 #include "src/base/sha256.h"
 #include "src/train/loop/carried.h"
-#include "src/train/loop/elastic.h"
 #include "src/train/loop/served.h"
 #include "src/train/parallel/mesh.h"
 #include "transport/bootstrap/regroup.h"

@@ -4,7 +4,7 @@
 #include "src/cmd/key_option.h"
 #include "src/cmd/sample_options.h"
 #include "src/config.h"
-#include "src/train/loop/elastic.h"
+#include "src/train/loop/carried.h"
 #include "src/train/model/model.h"
 #include "src/train/optim/recipe.h"
 #include "src/train/parallel/pipe_schedule.h"

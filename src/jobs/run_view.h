@@ -9,7 +9,7 @@
 
 #include "src/jobs/account.h"
 #include "src/jobs/slurm_job.h"
-#include "src/train/metrics/node_load.h"
+#include "src/train/metrics/usage.h"
 
 #define GN_RUN_VIEW_SLURM_S 30
 #define GN_RUN_VIEW_NODES 256

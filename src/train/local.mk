@@ -6,7 +6,6 @@ libgannet_train_a_SOURCES += \
 	src/train/checkpoint/checkpoint.h \
 	src/train/checkpoint/checkpoint_internal.h \
 	src/train/checkpoint/checkpoint_folder.c \
-	src/train/checkpoint/checkpoint_key.c \
 	src/train/checkpoint/checkpoint_load.c \
 	src/train/checkpoint/checkpoint_local.c \
 	src/train/checkpoint/checkpoint_manifest.c \
@@ -16,15 +15,12 @@ libgannet_train_a_SOURCES += \
 	src/train/checkpoint/checkpoint_writer.c src/train/checkpoint/checkpoint_writer.h \
 	src/train/checkpoint/owner.c src/train/checkpoint/owner.h \
 	src/train/checkpoint/owner_file.c \
-	src/train/checkpoint/owner_settle.c \
 	src/train/checkpoint/owner_internal.h
 
 libgannet_train_a_SOURCES += \
 	src/train/loop/augment_options.c src/train/loop/augment_options.h \
-	src/train/loop/session_carried.c src/train/loop/carried.h src/train/loop/session_copies.c src/train/loop/carried_copy.h \
-	src/train/loop/kept_inputs.c src/train/loop/kept_inputs.h \
-	src/train/loop/replica_copy.c src/train/loop/replica_fetch.c src/train/loop/state_copy.c src/train/loop/state_copy.h src/train/loop/elastic.c src/train/loop/elastic.h \
-	src/train/loop/session_slow.c \
+	src/train/loop/session_carried.c src/train/loop/carried.h src/train/loop/session_copies.c \
+	src/train/loop/replica_fetch.c src/train/loop/state_copy.c src/train/loop/state_copy.h \
 	src/train/loop/sample_log.c src/train/loop/sample_log.h \
 	src/train/loop/class_weights.c src/train/loop/class_weights.h \
 	src/train/loop/combine.c src/train/loop/combine.h \
@@ -44,7 +40,6 @@ libgannet_train_a_SOURCES += \
 	src/train/loop/session_checkpoint.c \
 	src/train/loop/session_compress.c \
 	src/train/loop/session_evaluate.c \
-	src/train/loop/session_halving.c \
 	src/train/loop/session_mesh_log.c \
 	src/train/loop/session_parts.c \
 	src/train/loop/session_pipeline.c \
@@ -53,7 +48,6 @@ libgannet_train_a_SOURCES += \
 	src/train/loop/session_shard.c \
 	src/train/loop/session_state.c \
 	src/train/loop/session_status.c \
-	src/train/loop/session_tensor.c \
 	src/train/loop/session_step.c \
 	src/train/loop/session_train.c \
 	src/train/loop/stage_ring.c src/train/loop/stage_ring.h \
@@ -75,12 +69,10 @@ libgannet_train_a_SOURCES += \
 	src/train/metrics/metrics_log.c src/train/metrics/metrics_log.h \
 	src/train/metrics/log_event.h \
 	src/train/metrics/metrics_reader.c src/train/metrics/metrics_reader.h \
-	src/train/metrics/node_load.c src/train/metrics/node_load.h \
 	src/train/metrics/report_charts.c \
 	src/train/metrics/report_confusion.c src/train/metrics/report_confusion.h \
 	src/train/metrics/report_internal.h \
 	src/train/metrics/report_page.c src/train/metrics/report_page.h \
-	src/train/metrics/report_ranks.c \
 	src/train/metrics/run_status.c src/train/metrics/run_status.h \
 	src/train/metrics/scaling_report.c src/train/metrics/scaling_report.h \
 	src/train/metrics/trace.c src/train/metrics/trace.h \
@@ -99,7 +91,6 @@ libgannet_train_a_SOURCES += \
 	src/train/model/model_part.c \
 	src/train/model/model_slice.c \
 	src/train/model/onnx.c src/train/model/onnx.h \
-	src/train/model/onnx_graph.c \
 	src/train/model/onnx_internal.h \
 	src/train/model/onnx_layers.c \
 	src/train/model/onnx_tokens.c \
@@ -108,13 +99,10 @@ libgannet_train_a_SOURCES += \
 	src/train/model/vgg.c \
 	src/train/model/vit.c \
 	src/train/model/weight_names.c \
-	src/train/model/weights.c src/train/model/weights.h \
-	src/train/model/weights_about.c src/train/model/weights_about.h
+	src/train/model/weights.c src/train/model/weights.h
 
 libgannet_train_a_SOURCES += \
-	src/train/optim/ema.c src/train/optim/ema.h \
 	src/train/optim/lr.c src/train/optim/lr.h \
-	src/train/optim/lr_scale.c src/train/optim/lr_scale.h \
 	src/train/optim/optimizer.c src/train/optim/optimizer.h \
 	src/train/optim/parts.h \
 	src/train/optim/parts.h \
@@ -167,7 +155,6 @@ libgannet_train_a_SOURCES += \
 	src/train/plan/golden_run.c \
 	src/train/plan/golden_tolerance.c src/train/plan/golden_tolerance.h \
 	src/train/plan/group_sums.c src/train/plan/group_sums.h \
-	src/train/plan/memory_planner.c \
 	src/train/plan/plan.c src/train/plan/plan.h \
 	src/train/plan/options.h \
 	src/train/plan/plan_batch.c \
@@ -178,6 +165,5 @@ libgannet_train_a_SOURCES += \
 	src/train/plan/plan_run.c \
 	src/train/plan/contention.c src/train/plan/contention.h \
 	src/train/plan/processors.c src/train/plan/processors.h \
-	src/train/plan/sync_bn.c src/train/plan/sync_bn.h \
 	src/train/plan/weight_layouts.c src/train/plan/weight_layouts.h
 TRAIN_LIBS = libgannet_train.a $(KERNELS_CUDA_LIBS) $(JANSSON_LIBS)

@@ -44,12 +44,8 @@ enum gn_status gn_checkpoint_rank_write(const char *folder, int rank, const stru
 enum gn_status gn_checkpoint_write_manifest_of(const char *folder, const struct gn_checkpoint_info *info,
 					       const struct gn_checkpoint_file *all, size_t count, struct gn_err *err);
 
-/* --- checkpoint_key.c --- */
-
 /* Makes a manifest, text of a JSON object, that of an encrypted checkpoint, and signs it. Nothing without memory: gn_strbuf_failed(). */
 enum gn_status gn_checkpoint_sign(struct gn_strbuf *text, const struct gn_data_key *key, struct gn_err *err);
-/* GN_ERR_USAGE: another key, or not encrypted; GN_ERR_DATA: changed. Blocks on the file system. */
-enum gn_status gn_checkpoint_authenticate(const char *folder, const struct gn_data_key *key, struct gn_err *err);
 
 /* --- checkpoint_local.c --- */
 

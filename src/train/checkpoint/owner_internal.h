@@ -4,7 +4,6 @@
 
 #include "src/train/checkpoint/owner.h"
 
-#include <limits.h>
 #include <stdint.h>
 #include <sys/types.h>
 #include <time.h>
@@ -37,8 +36,5 @@ enum gn_status gn_owner_file_look(const char *path, struct gn_owner_file *out, s
 /* Seconds since the heartbeat by the clock of the file system: compares with a file created now, whose name contains the nonce. */
 enum gn_status gn_owner_file_age(const struct gn_owner_file *f, const char *path, const char *nonce, double *seconds,
 				 struct gn_err *err);
-
-/* The path of the file that settles who succeeds the owner with this nonce; path: of the owner file. 0: too long, or no nonce. */
-int gn_owner_next_path(char next[PATH_MAX], const char *path, const char *nonce);
 
 #endif

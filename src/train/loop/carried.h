@@ -8,9 +8,32 @@
 #include "src/base/status.h"
 #include "src/train/checkpoint/checkpoint_snapshot.h"
 #include "src/train/checkpoint/owner.h"
-#include "src/train/loop/carried_copy.h"
+#include "src/train/loop/state_copy.h"
 
 #include <stdint.h>
+
+/* What a rank carries from world to world of a state that is divided among ranks: the pieces that it had, of which the ranks that are left put
+ * the whole together again. A piece is a rank's part of a sharded optimizer, or a stage of a pipeline; a rank may have several, and several
+ * ranks the same one. */
+enum { GN_CARRIED_COPIES = 4, GN_CARRIED_PIECES = 3 };
+
+/* Elements of a piece: where in the whole, and where in packed arrays. */
+struct gn_piece_span {
+	size_t begin, count, at;
+	int piece;
+};
+
+struct gn_carried_copy {
+	struct gn_state_copy copy;
+	uint64_t world;		       /* that had it divided so */
+	int pieces;		       /* of the whole */
+	int has[GN_CARRIED_PIECES];    /* its own, one that all ranks have, that of another one; -1: none */
+	struct gn_piece_span *spans;   /* of parameters; owned */
+	size_t span_count;
+	struct gn_piece_span buffers[2];
+	int buffer_spans;
+	struct gn_weight_layout *layouts; /* of arrays of parameters; owned; NULL: torch's order */
+};
 
 /* Zeroed: there is none. */
 struct gn_carried {
@@ -37,6 +60,7 @@ struct gn_carried {
 };
 
 struct gn_comm;
+struct gn_session;
 struct gn_train_options;
 
 /* Local; a session's state as it was after its last finished step. */
@@ -57,5 +81,25 @@ void gn_carried_log_failure(const struct gn_carried *c, const struct gn_train_op
 /* Local. The states, of a process that waits now: if nobody has them when it is taken in, it goes back to the last checkpoint. */
 void gn_carried_forget(struct gn_carried *c);
 void gn_carried_release(struct gn_carried *c);
+
+/* --- session_copies.c: a divided state --- */
+
+/* Whether ranks of the run have parts of its state, or would in a world of more ranks. */
+int gn_session_is_divided(const struct gn_session *s);
+/* Local. Into c->copies. */
+enum gn_status gn_session_take_copies(struct gn_carried *c, struct gn_session *s, struct gn_err *err);
+/* Collective. The state of the last step that is there as a whole, on all ranks' hosts, in torch's order but for parts; *number: of
+ * checkpoints; *done 0: none is. told: appends what a log says of it. */
+enum gn_status gn_session_give_copies(struct gn_carried *c, struct gn_session *s, int64_t *number, int *done, struct gn_strbuf *told,
+				      struct gn_err *err);
+void gn_carried_copy_release(struct gn_carried_copy *k);
+
+/* --- --elastic MIN[:MAX]: how many ranks a run goes on with after losses, and grows to --- */
+
+/* Pure. *least 0: a run ends with the first loss, as without the option (text NULL). *most 0: nobody may join it. GN_ERR_USAGE: neither. */
+enum gn_status gn_elastic_parse(const char *text, int *least, int *most, struct gn_err *err);
+/* *least and *most of options; 0 of those that are no such text. */
+int gn_elastic_least(const struct gn_train_options *o);
+int gn_elastic_most(const struct gn_train_options *o);
 
 #endif

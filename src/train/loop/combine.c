@@ -1,8 +1,8 @@
 #include "src/train/loop/combine.h"
-#include "src/train/loop/elastic.h"
 
 #include "data/shard/folders.h"
 #include "src/train/loop/augment_options.h"
+#include "src/train/loop/carried.h"
 #include "src/train/loop/class_weights.h"
 #include "src/train/loop/served.h"
 #include "src/train/parallel/compress.h"

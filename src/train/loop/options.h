@@ -41,7 +41,7 @@ struct gn_train_options {
 	int nesterov, decay_all, dropout, zero_gamma;
 	int64_t accumulate;	       /* batches a step */
 	int64_t global_batch;	       /* images a step, of all ranks, instead of accumulate; 0: accumulate counts */
-	const char *sync_bn;	       /* sync_bn.h; NULL: each rank has its own statistics */
+	const char *sync_bn;	       /* gn_sync_bn_create(); NULL: each rank has its own statistics */
 	const char *recipe;	       /* for the command: its choices are in the other fields */
 	int dry_run;		       /* for the command: only print the recipe */
 	const char *recipe_text;       /* the same as text; NULL: none */
@@ -58,7 +58,7 @@ struct gn_train_options {
 	const char *mean, *deviation;  /* "a" or "a,b,c"; NULL: the usual values */
 	const char *init;
 	struct gn_text_list freeze;    /* patterns of names of parameters that are not updated */
-	struct gn_text_list lr_scale;  /* lr_scale.h */
+	struct gn_text_list lr_scale;  /* lr.h */
 	const char *init_head;	       /* "keep", or "skip": of a file of another number of classes */
 	int64_t seed;
 	const char *checkpoint, *resume;
@@ -103,7 +103,7 @@ struct gn_train_options {
 	int64_t micro_batches;	       /* in which each batch passes a pipeline; batch and accumulate count micro-batches within a run */
 	int recompute;		       /* of a pipeline: struct gn_replica_options' recomputes */
 	const char *cut;	       /* as gn_cuts_parse takes it; NULL: chosen */
-	const char *elastic;	       /* elastic.h; NULL: it ends with the first loss */
+	const char *elastic;	       /* gn_elastic_parse(); NULL: it ends with the first loss */
 	const char *elastic_batch;     /* keep or scale: what becomes of the global batch after a loss */
 	int64_t redundancy;	       /* with elastic and shard: ranks that have a copy of each one's part */
 	int64_t spares;		       /* with elastic: of the ranks, those that wait for losses */

@@ -11,7 +11,7 @@
 #ifndef GN_TRAIN_LOOP_REPLICA_H
 #define GN_TRAIN_LOOP_REPLICA_H
 
-#include "src/train/loop/kept_inputs.h"
+#include "kernels/op.h"
 #include "src/train/loop/stage_ring.h"
 #include "src/train/loop/state_copy.h"
 #include "src/train/metrics/trace.h"
@@ -28,6 +28,21 @@
 #include "src/train/plan/device.h"
 #include "src/train/plan/plan.h"
 #include "src/train/plan/weight_layouts.h"
+
+/* The inputs of micro-batches in flight in a stage of a pipeline that recomputes activations: images or what the stage before has sent, and the
+ * targets of the images. Host memory. Zeroed: there are none. Members may be read by everybody. */
+struct gn_kept_inputs {
+	int count; /* micro-batches at a time */
+	size_t input_bytes, column_bytes, place_bytes; /* a column: labels, pair labels or lambdas, 4 bytes an image */
+	size_t bytes;				       /* of the next two together */
+	char *places;				       /* [count] of place_bytes */
+	float *buffers;				       /* room for batch norm's, for the caller */
+};
+
+/* Copies input and targets of a micro-batch, in the place of number - count. */
+void gn_kept_inputs_put(struct gn_kept_inputs *k, int number, const void *input, const struct gn_targets *targets);
+/* Borrowed until that place is taken again. */
+const void *gn_kept_inputs_get(const struct gn_kept_inputs *k, int number, struct gn_targets *targets);
 
 /* Floats that are summed with gradients and BN buffers. */
 enum gn_piggyback {
@@ -192,9 +207,7 @@ struct gn_server_arrays gn_replica_served_arrays(const struct gn_replica *r);
 /* Blocks. An update of the parameters after the sums are there: queued, or by servers. stop: what this worker was asked; *stop becomes 1
  * when another one was. *norm: of the gradient, where servers know it. */
 enum gn_status gn_replica_update(struct gn_replica *r, const struct gn_optim_update *u, int *stop, double *norm, struct gn_err *err);
-/* A copy of what this rank has of the run's state, in memory that is allocated once. buffers: the replica's, or those that it has kept. On
- * failure there is no copy. */
-enum gn_status gn_replica_reserve_copy(const struct gn_replica *r, struct gn_state_copy *c, struct gn_err *err);
+/* Into a copy of what this rank has of the run's state. buffers: the replica's, or those that it has kept. */
 enum gn_status gn_replica_copy_state(const struct gn_replica *r, struct gn_state_copy *c, const float *buffers, const struct gn_run_state *state,
 				     struct gn_err *err);
 /* Bytes of optimizer state and averages of parameters, here, and without sharding. */

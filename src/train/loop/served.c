@@ -1,7 +1,7 @@
 #include "src/train/loop/served.h"
 
 #include "src/base/text.h"
-#include "src/train/loop/elastic.h"
+#include "src/train/loop/carried.h"
 #include "src/train/loop/input.h"
 #include "src/train/loop/session.h"
 #include "src/train/parallel/mesh.h"

@@ -7,7 +7,7 @@
 #include "src/train/loop/input.h"
 #include "src/train/loop/sample_log.h"
 #include "src/train/model/weights.h"
-#include "src/train/optim/lr_scale.h"
+#include "src/train/optim/lr.h"
 #include "src/train/plan/contention.h"
 
 #include <inttypes.h>

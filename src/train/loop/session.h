@@ -17,7 +17,7 @@
 #include "src/train/parallel/bucket_autotune.h"
 #include "src/train/parallel/mesh.h"
 #include "src/train/parallel/step_forecast.h"
-#include "src/train/plan/sync_bn.h"
+#include "src/train/plan/group_sums.h"
 
 #include <signal.h>
 
@@ -318,8 +318,6 @@ enum gn_status gn_session_begin_halving(struct gn_session *s, uint64_t total_ste
 int gn_session_rung(const struct gn_session *s);
 /* The last step found nothing to go on with: no checkpoint is kept of it, also not as the best one. */
 int gn_session_has_diverged(const struct gn_session *s);
-/* The steps after which the next one is due; UINT64_MAX: none. */
-uint64_t gn_session_next_rung(const struct gn_session *s);
 /* Collective, after the lines of such a step are in the log: sets s->halving.behind. */
 enum gn_status gn_session_halve(struct gn_session *s, struct gn_err *err);
 /* Collective, session_best.c. Before the first step: what is known of the run's evaluations, for --keep-best and --patience. After each
@@ -335,7 +333,7 @@ int gn_session_batches_of(const struct gn_session *s, int worker);
 /* Epochs done, with the fraction of the current one. */
 double gn_session_epoch(const struct gn_session *s);
 
-/* --- pipelines and tensor groups: session_pipeline.c, session_parts.c, session_tensor.c and session_mesh_log.c --- */
+/* --- pipelines and tensor groups: session_pipeline.c, session_parts.c and session_mesh_log.c --- */
 
 /* Collective; failures are agreed on. After the model is there. With --parallel: the mesh, and, where it has pipelines or tensor groups,
  * s->pipeline. Sets worker and workers. */
@@ -362,9 +360,6 @@ enum gn_status gn_session_open_ring(struct gn_session *s, struct gn_err *err);
 int gn_session_reads_images(const struct gn_session *s);
 /* Collective. After gn_replica_fetch: parameters, buffers and averages of all stages become the whole arrays, on rank 0, or on all ranks. */
 enum gn_status gn_session_gather(struct gn_session *s, int everywhere, struct gn_err *err);
-/* The same of one array of a tensor group of data index 0, kind 0 of parameters, 1 of buffers: whole of its slices, on slice 0; and from there to them. */
-enum gn_status gn_session_collect_slices(const struct gn_session *s, const struct gn_array *part, int kind, float *whole, struct gn_err *err);
-enum gn_status gn_session_take_slices(const struct gn_session *s, const float *whole, int kind, const struct gn_array *part, struct gn_err *err);
 /* Borrows the whole averages. */
 void gn_session_whole_average(const struct gn_session *s, struct gn_ema *out);
 /* Collective; failures are agreed on. GN_ERR_UNSUPPORTED: what ranks of a tensor group exchange in this plan lies in memory differently, because

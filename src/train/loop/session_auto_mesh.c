@@ -4,7 +4,7 @@
 
 #include "src/base/oom.h"
 #include "src/train/loop/combine.h"
-#include "src/train/metrics/node_load.h"
+#include "src/train/metrics/usage.h"
 #include "src/train/parallel/pipe_forecast.h"
 #include "transport/coll/agree.h"
 #include "transport/select/cost.h"

@@ -4,7 +4,6 @@
 #include "src/base/clock.h"
 #include "src/base/text.h"
 #include "src/train/loop/carried.h"
-#include "src/train/loop/elastic.h"
 
 #include "transport/bootstrap/regroup.h"
 #include "transport/coll/agree.h"

@@ -7,7 +7,6 @@
 #include "src/base/version.h"
 #include "src/train/plan/device.h"
 #include "src/train/loop/carried.h"
-#include "src/train/loop/elastic.h"
 #include "src/train/loop/session.h"
 #include "src/train/metrics/scaling_report.h"
 #include "src/train/loop/summary.h"

@@ -18,9 +18,6 @@ void gn_report_efficiency(const struct gn_curve *c, struct gn_strbuf *out);
 void gn_report_skew(const struct gn_curve *c, struct gn_strbuf *out);
 /* Bytes that rank 0 sends in a step, and where the way to share a step changes; nothing without any. */
 void gn_report_sent(const struct gn_curve *c, struct gn_strbuf *out);
-/* A table of parameter servers' async and ssp; nothing of others. */
-void gn_report_staleness(const struct gn_curve *c, struct gn_strbuf *out);
-void gn_report_stages(const struct gn_curve *c, struct gn_strbuf *out);
 /* A table of worlds after the first one, and the goodput; nothing of a run without any. */
 void gn_report_losses(const struct gn_curve *c, struct gn_strbuf *out);
 /* Rank by time, red where a rank computes longer than the mean. */

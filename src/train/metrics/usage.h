@@ -8,8 +8,27 @@
 
 #include "src/base/json.h"
 #include "src/base/status.h"
-#include "src/train/metrics/node_load.h"
 #include "transport/coll/comm.h"
+
+/* What a node is busy with as a whole, not only this job: processors, memory, network, from /proc and /sys. Two readings give rates. A
+ * reading blocks on these file systems for about 0.1 ms; what cannot be read is 0. */
+struct gn_node_counters {
+	double time_s;			       /* CLOCK_MONOTONIC */
+	double busy, total;		       /* processor time since boot, in ticks */
+	double memory_bytes, available_bytes;
+	double received_bytes, sent_bytes;     /* by network interfaces (without lo and those made of others) and InfiniBand ports */
+};
+
+/* Of a node, between two readings. */
+struct gn_node_load {
+	double cpu;			       /* share of all its processors that was busy, 0..1 */
+	double memory_bytes, memory_used_bytes;
+	double receive_bytes_per_s, send_bytes_per_s;
+};
+
+void gn_node_counters_read(struct gn_node_counters *out);
+/* An object: host, what the node is busy with, and rss_bytes, the memory of the run's ranks on it. */
+void gn_node_load_write(const char *host, const struct gn_node_load *load, double rss_bytes, struct gn_json *out);
 
 struct gn_usage {
 	int ranks;	   /* of the communicator; with parameter servers' async and ssp the first worker alone */

@@ -1,5 +1,6 @@
 #include "src/train/model/onnx.h"
 
+#include "src/base/alloc.h"
 #include "src/base/file.h"
 #include "src/base/version.h"
 #include "src/train/model/onnx_internal.h"
@@ -10,6 +11,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 enum { IR_VERSION = 8 }; /* the one of operator set 17 */
@@ -19,16 +21,150 @@ struct parts {
 	struct gn_strbuf head, *tensor_heads, tail;
 };
 
+/* Nodes, attributes and tensors as messages of onnx.proto (Apache-2.0, github.com/onnx/onnx, onnx/onnx.proto): field numbers are from there. */
+
+enum { WIRE_VARINT = 0, WIRE_BYTES = 2, WIRE_FIXED32 = 5 };
+
+static void put_varint(struct gn_strbuf *s, uint64_t value)
+{
+	do {
+		char byte = (char)((value & 0x7f) | (value > 0x7f ? 0x80 : 0));
+
+		gn_strbuf_append(s, &byte, 1);
+		value >>= 7;
+	} while (value);
+}
+
+static void put_key(struct gn_strbuf *s, int field, int wire)
+{
+	put_varint(s, (uint64_t)field << 3 | (uint64_t)wire);
+}
+
+static void put_int(struct gn_strbuf *s, int field, int64_t value)
+{
+	put_key(s, field, WIRE_VARINT);
+	put_varint(s, (uint64_t)value);
+}
+
+/* Key and length of a field whose len_bytes follow. */
+static void put_head(struct gn_strbuf *s, int field, uint64_t len_bytes)
+{
+	put_key(s, field, WIRE_BYTES);
+	put_varint(s, len_bytes);
+}
+
+static void put_text(struct gn_strbuf *s, int field, const char *text)
+{
+	put_head(s, field, strlen(text));
+	gn_strbuf_puts(s, text);
+}
+
+/* Releases the message. */
+static void put_message(struct gn_strbuf *s, int field, struct gn_strbuf *message)
+{
+	put_head(s, field, message->len);
+	gn_strbuf_append(s, gn_strbuf_text(message), message->len);
+	s->failed |= message->failed;
+	gn_strbuf_release(message);
+}
+
+static void put_float(struct gn_strbuf *s, int field, float value)
+{
+	char bytes[4];
+
+	memcpy(bytes, &value, sizeof bytes); /* little-endian, as the processors that Gannet runs on */
+	put_key(s, field, WIRE_FIXED32);
+	gn_strbuf_append(s, bytes, sizeof bytes);
+}
+
+/* AttributeProto */
+static void put_attribute(struct gn_strbuf *node, const struct gn_onnx_attribute *a)
+{
+	enum { NAME = 1, F = 2, I = 3, INTS = 8, TYPE = 20, TYPE_FLOAT = 1, TYPE_INT = 2, TYPE_INTS = 7 };
+	struct gn_strbuf s = {0};
+
+	put_text(&s, NAME, a->name);
+	if (a->is_real)
+		put_float(&s, F, a->real);
+	for (int i = 0; i < a->count; i++)
+		put_int(&s, a->is_list ? INTS : I, a->ints[i]);
+	put_int(&s, TYPE, a->is_real ? TYPE_FLOAT : a->is_list ? TYPE_INTS : TYPE_INT);
+	put_message(node, 5, &s);
+}
+
+void gn_onnx_add(struct gn_onnx *g, const char *operator, const char *output, const char *const *inputs,
+		 const struct gn_onnx_attribute *attributes)
+{
+	enum { INPUT = 1, OUTPUT = 2, NAME = 3, OP_TYPE = 4, NODE = 1 };
+	struct gn_strbuf s = {0};
+
+	for (; *inputs; inputs++)
+		put_text(&s, INPUT, *inputs);
+	put_text(&s, OUTPUT, output);
+	put_text(&s, NAME, output);
+	put_text(&s, OP_TYPE, operator);
+	for (; attributes && attributes->name; attributes++)
+		put_attribute(&s, attributes);
+	put_message(&g->nodes, NODE, &s);
+}
+
+static struct gn_onnx_tensor *new_tensor(struct gn_onnx *g, const char *name, int dims, const int64_t *shape)
+{
+	struct gn_onnx_tensor *t;
+
+	if (gn_array_grow(&g->tensors, &g->tensor_room, g->tensor_count, sizeof *t)) {
+		g->failed = 1;
+		return NULL;
+	}
+	t = &g->tensors[g->tensor_count++];
+	*t = (struct gn_onnx_tensor){.dims = dims, .count = 1};
+	if ((size_t)snprintf(t->name, sizeof t->name, "%s", name) >= sizeof t->name)
+		g->failed = 1;
+	for (int d = 0; d < dims; d++) {
+		t->shape[d] = shape[d];
+		t->count *= (size_t)shape[d];
+	}
+	return t;
+}
+
+void gn_onnx_add_tensor(struct gn_onnx *g, const char *name, int dims, const int64_t *shape, const float *data)
+{
+	struct gn_onnx_tensor *t = new_tensor(g, name, dims, shape);
+
+	if (t)
+		t->data = data;
+}
+
+float *gn_onnx_add_own_tensor(struct gn_onnx *g, const char *name, int dims, const int64_t *shape)
+{
+	struct gn_onnx_tensor *t = new_tensor(g, name, dims, shape);
+
+	if (!t)
+		return NULL;
+	t->own = calloc(t->count, sizeof *t->own);
+	t->data = t->own;
+	if (!t->own)
+		g->failed = 1;
+	return t->own;
+}
+
+void gn_onnx_add_param(struct gn_onnx *g, const struct gn_param *p)
+{
+	int is_buffer = p->kind == GN_BUFFER_MEAN || p->kind == GN_BUFFER_VAR;
+
+	gn_onnx_add_tensor(g, p->name, p->dims, p->shape, (is_buffer ? g->buffers : g->params) + p->offset);
+}
+
 static void put_dimension(struct gn_strbuf *shape, int64_t value, const char *name)
 {
 	enum { DIM = 1, VALUE = 1, PARAM = 2 };
 	struct gn_strbuf s = {0};
 
 	if (name)
-		gn_onnx_put_text(&s, PARAM, name);
+		put_text(&s, PARAM, name);
 	else
-		gn_onnx_put_int(&s, VALUE, value);
-	gn_onnx_put_message(shape, DIM, &s);
+		put_int(&s, VALUE, value);
+	put_message(shape, DIM, &s);
 }
 
 /* A ValueInfoProto of type [batch][sides...]. */
@@ -41,13 +177,13 @@ static void put_value(struct gn_strbuf *graph, int field, const char *name, enum
 	put_dimension(&shape, 0, "batch");
 	for (int i = 0; i < count; i++)
 		put_dimension(&shape, sides[i], NULL);
-	gn_onnx_put_int(&tensor, ELEM_TYPE, type);
-	gn_onnx_put_message(&tensor, SHAPE, &shape);
-	gn_onnx_put_message(&whole, TENSOR_TYPE, &tensor);
-	gn_onnx_put_text(&value, NAME, name);
-	gn_onnx_put_message(&value, TYPE, &whole);
-	gn_onnx_put_text(&value, DOC_STRING, text);
-	gn_onnx_put_message(graph, field, &value);
+	put_int(&tensor, ELEM_TYPE, type);
+	put_message(&tensor, SHAPE, &shape);
+	put_message(&whole, TENSOR_TYPE, &tensor);
+	put_text(&value, NAME, name);
+	put_message(&value, TYPE, &whole);
+	put_text(&value, DOC_STRING, text);
+	put_message(graph, field, &value);
 }
 
 static void put_pair(struct gn_strbuf *out, int field, const char *key, const char *value)
@@ -55,9 +191,9 @@ static void put_pair(struct gn_strbuf *out, int field, const char *key, const ch
 	enum { KEY = 1, VALUE = 2 };
 	struct gn_strbuf s = {0};
 
-	gn_onnx_put_text(&s, KEY, key);
-	gn_onnx_put_text(&s, VALUE, value);
-	gn_onnx_put_message(out, field, &s);
+	put_text(&s, KEY, key);
+	put_text(&s, VALUE, value);
+	put_message(out, field, &s);
 }
 
 /* The last fields of GraphProto: name, input and output. */
@@ -67,7 +203,7 @@ static void put_ends(struct gn_strbuf *graph, const struct gn_onnx *g)
 	int side = gn_model_side(g->model), classes = gn_model_classes(g->model), pixels = g->options->pixel_input;
 	const int sides[] = {gn_model_channels(g->model), side, side};
 
-	gn_onnx_put_text(graph, NAME, gn_model_name(g->model));
+	put_text(graph, NAME, gn_model_name(g->model));
 	put_value(graph, INPUT, "input", pixels ? GN_ONNX_UINT8 : GN_ONNX_FLOAT, sides, 3,
 		  pixels ? "pixels of 0 to 255" : "pixels of 0 to 1, less the mean, divided by the deviation of the metadata's preprocessing");
 	put_value(graph, OUTPUT, "logits", GN_ONNX_FLOAT, &classes, 1, "before softmax, in the order of the metadata's class_names");
@@ -81,11 +217,11 @@ static void put_tensor_head(struct gn_strbuf *out, const struct gn_onnx_tensor *
 	struct gn_strbuf s = {0};
 
 	for (int d = 0; d < t->dims; d++)
-		gn_onnx_put_int(&s, DIMS, t->shape[d]);
-	gn_onnx_put_int(&s, DATA_TYPE, GN_ONNX_FLOAT);
-	gn_onnx_put_text(&s, NAME, t->name);
-	gn_onnx_put_head(&s, RAW_DATA, data_bytes);
-	gn_onnx_put_head(out, INITIALIZER, s.len + data_bytes);
+		put_int(&s, DIMS, t->shape[d]);
+	put_int(&s, DATA_TYPE, GN_ONNX_FLOAT);
+	put_text(&s, NAME, t->name);
+	put_head(&s, RAW_DATA, data_bytes);
+	put_head(out, INITIALIZER, s.len + data_bytes);
 	gn_strbuf_append(out, gn_strbuf_text(&s), s.len);
 	out->failed |= s.failed;
 	gn_strbuf_release(&s);
@@ -97,14 +233,14 @@ static void put_model_head(struct gn_strbuf *out, const struct gn_onnx_options *
 	enum { IR = 1, PRODUCER_NAME = 2, PRODUCER_VERSION = 3, GRAPH = 7, OPSET_IMPORT = 8, OPSET_VERSION = 2, METADATA_PROPS = 14 };
 	struct gn_strbuf opset = {0};
 
-	gn_onnx_put_int(out, IR, IR_VERSION);
-	gn_onnx_put_text(out, PRODUCER_NAME, "gannet");
-	gn_onnx_put_text(out, PRODUCER_VERSION, gn_version());
-	gn_onnx_put_int(&opset, OPSET_VERSION, GN_ONNX_OPSET);
-	gn_onnx_put_message(out, OPSET_IMPORT, &opset);
+	put_int(out, IR, IR_VERSION);
+	put_text(out, PRODUCER_NAME, "gannet");
+	put_text(out, PRODUCER_VERSION, gn_version());
+	put_int(&opset, OPSET_VERSION, GN_ONNX_OPSET);
+	put_message(out, OPSET_IMPORT, &opset);
 	for (size_t i = 0; i < options->metadata_count; i++)
 		put_pair(out, METADATA_PROPS, options->metadata[2 * i], options->metadata[2 * i + 1]);
-	gn_onnx_put_head(out, GRAPH, graph_bytes);
+	put_head(out, GRAPH, graph_bytes);
 }
 
 /* Encodes all but the data of tensors, and checks what the whole takes. */

@@ -64,13 +64,4 @@ const char *gn_onnx_constant(struct gn_onnx *g, float value, char name[GN_ONNX_N
 /* Appends the operators of all layers by the table. GN_ERR_UNSUPPORTED names a layer without an entry. */
 enum gn_status gn_onnx_add_layers(struct gn_onnx *g, struct gn_err *err);
 
-/* --- The wire format of protobuf --- */
-
-void gn_onnx_put_int(struct gn_strbuf *s, int field, int64_t value);
-void gn_onnx_put_text(struct gn_strbuf *s, int field, const char *text);
-/* Releases the message. */
-void gn_onnx_put_message(struct gn_strbuf *s, int field, struct gn_strbuf *message);
-/* Key and length of a field whose len_bytes follow. */
-void gn_onnx_put_head(struct gn_strbuf *s, int field, uint64_t len_bytes);
-
 #endif

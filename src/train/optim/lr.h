@@ -15,7 +15,10 @@
 #ifndef GN_TRAIN_OPTIM_LR_H
 #define GN_TRAIN_OPTIM_LR_H
 
+#include "src/base/log.h"
+#include "src/base/option.h"
 #include "src/base/status.h"
+#include "src/train/model/model.h"
 
 #include <stddef.h>
 
@@ -48,5 +51,18 @@ enum gn_status gn_lr_fit(struct gn_lr *lr, double warmup_of, double milestones_o
 void gn_lr_shrink(struct gn_lr *lr, double warmup_of, double milestones_of);
 /* The rate for the step that begins when `epoch` epochs (a fraction counts) are done. */
 double gn_lr_at(const struct gn_lr *lr, double global_batch, double epoch);
+
+/* Learning rates of their own for some tensors: `gannet train --lr-scale PATTERN=X`.
+ *
+ * Each entry is a shell pattern (fnmatch) of parameters' names and a factor of the learning rate of those that match. Where several match,
+ * the last one counts. Weight decay, which the rate multiplies, is scaled with it, as in a parameter group of PyTorch. Pure functions.
+ */
+
+/* GN_ERR_USAGE unless each entry is PATTERN=X with X above 0 and at most 1000. */
+enum gn_status gn_lr_scale_check(const struct gn_text_list *entries, struct gn_err *err);
+/* Of checked entries: the factor for the parameter of that name; 1 where none matches or entries is NULL. */
+double gn_lr_scale_of(const struct gn_text_list *entries, const char *name);
+/* Logs for each checked entry how many parameters of m it matches. GN_ERR_USAGE for one that matches none. log may be NULL. */
+enum gn_status gn_lr_scale_match(const struct gn_text_list *entries, const struct gn_model *m, struct gn_log *log, struct gn_err *err);
 
 #endif

@@ -1,9 +1,11 @@
 #include "src/train/optim/optimizer.h"
 
-#include "src/train/optim/lr_scale.h"
+#include "src/train/optim/lr.h"
 
 #include <fnmatch.h>
+#include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct gn_optimizer {
 	const struct gn_model *model;
@@ -14,6 +16,59 @@ struct gn_optimizer {
 	struct gn_update *update;
 	struct gn_replay *replay;
 };
+
+enum gn_status gn_ema_init(struct gn_ema *e, const struct gn_model *model, double decay, const struct gn_parts *parts,
+			   struct gn_device *device, struct gn_err *err)
+{
+	enum gn_status status;
+
+	*e = (struct gn_ema){.decay = decay, .parts = parts};
+	status = gn_array_create(device, parts ? parts->elements : gn_model_param_elements(model), &e->params, err);
+	if (!status)
+		status = gn_array_create(device, gn_model_buffer_elements(model), &e->buffers, err);
+	if (!status)
+		return GN_OK;
+	gn_ema_release(e);
+	return gn_err_prefix(err, "moving average of the parameters"), status;
+}
+
+void gn_ema_release(struct gn_ema *e)
+{
+	gn_array_release(&e->params);
+	gn_array_release(&e->buffers);
+}
+
+/* d after update number t. */
+static double ema_decay(double decay, uint64_t t)
+{
+	return fmin(decay, (1 + (double)t) / (10 + (double)t));
+}
+
+void gn_ema_set(struct gn_ema *e, const float *params, const float *buffers)
+{
+	if (e->parts)
+		gn_parts_pack(e->parts, params, e->params.host);
+	else
+		memcpy(e->params.host, params, e->params.count * sizeof(float));
+	memcpy(e->buffers.host, buffers, e->buffers.count * sizeof(float));
+}
+
+static void swap(float *a, float *b, size_t count)
+{
+#pragma omp parallel for simd schedule(static) if (count > 1 << 14)
+	for (size_t i = 0; i < count; i++) {
+		float kept = a[i];
+
+		a[i] = b[i];
+		b[i] = kept;
+	}
+}
+
+void gn_ema_swap(struct gn_ema *e, float *params, float *buffers)
+{
+	swap(e->params.host, params, e->params.count);
+	swap(e->buffers.host, buffers, e->buffers.count);
+}
 
 static enum gn_status make_rule(const struct gn_optimizer_options *o, struct gn_optim *out, struct gn_err *err)
 {
@@ -236,7 +291,7 @@ static enum gn_status queue_update(void *context, struct gn_err *err)
 
 enum gn_status gn_optimizer_queue(struct gn_optimizer *o, const struct gn_optim_update *u, struct gn_err *err)
 {
-	double decay = o->arrays.ema ? gn_ema_decay(o->arrays.ema->decay, u->step) : 0;
+	double decay = o->arrays.ema ? ema_decay(o->arrays.ema->decay, u->step) : 0;
 	enum gn_status status = gn_update_set(o->update, u, decay, err);
 
 	if (!status)

@@ -12,7 +12,31 @@
 
 #include "kernels/compute.h"
 #include "src/base/option.h"
-#include "src/train/optim/ema.h"
+#include "src/device/array.h"
+#include "src/train/model/model.h"
+#include "src/train/optim/parts.h"
+
+/* The exponential moving average of a run's parameters and BN buffers: often a better network than the last one.
+ *
+ * After update number t: average = d * average + (1 - d) * value with d = min(decay, (1 + t) / (10 + t)), so that the first
+ * values, which are noise, are soon forgotten (as tf.train.ExponentialMovingAverage does with num_updates). A pure function
+ * of the updates: the same on all ranks. The optimizer's update moves it, on the device.
+ *
+ * The averages, with their copies in host memory. Zeroed: there is none. */
+struct gn_ema {
+	double decay;
+	struct gn_array params, buffers;
+	const struct gn_parts *parts; /* of the parameters, params is packed; NULL: all of them */
+};
+
+/* parts: borrowed, or NULL. On failure *e is unused. */
+enum gn_status gn_ema_init(struct gn_ema *e, const struct gn_model *model, double decay, const struct gn_parts *parts,
+			   struct gn_device *device, struct gn_err *err);
+void gn_ema_release(struct gn_ema *e);
+/* In host memory: begins with these values. */
+void gn_ema_set(struct gn_ema *e, const float *params, const float *buffers);
+/* In host memory, without parts: exchanges the contents with params and buffers; done twice, all is as before. */
+void gn_ema_swap(struct gn_ema *e, float *params, float *buffers);
 
 struct gn_optimizer;
 
@@ -22,7 +46,7 @@ struct gn_optimizer_options {
 	double eps;  /* below 0: the optimizer's usual one, 1e-6 for lamb, 1e-8 for adamw and rmsprop, and 0 for lars */
 	double clip; /* the norm of the whole gradient is at most this; 0: no bound */
 	int nesterov, decay_all;
-	const struct gn_text_list *lr_scale; /* lr_scale.h, checked; NULL: none */
+	const struct gn_text_list *lr_scale; /* lr.h, checked; NULL: none */
 	const struct gn_text_list *freeze; /* fnmatch patterns of names of parameters that no update changes; NULL: none. One that matches
 					    * nothing, or all of them together everything, is GN_ERR_USAGE */
 };
