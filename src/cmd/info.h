@@ -5,10 +5,8 @@
 
 #include "src/base/json.h"
 #include "src/cmd/sim.h"
-#include "src/train/parallel/cuts.h"
 
 #include <stdint.h>
-#include <sys/types.h>
 
 /* Prints the object, which has ended, and releases it. */
 int gn_info_print_json(struct gn_json *j);
@@ -33,11 +31,6 @@ int gn_info_plan(const struct gn_info_plan_options *options);
 
 /* Prints what a step of a mesh of ranks should take, or of all meshes. */
 int gn_info_parallel(const struct gn_info_plan_options *options);
-enum { GN_INFO_BESIDE_MAX = 255 };
-/* Starts processes that measure pieces until they are stopped: with this one as many as the ranks of a node, and no more than there are
- * processors for. Before any other thread. Returns their number. */
-int gn_info_beside_start(const struct gn_model *model, const struct gn_plan_options *plan, int ranks, pid_t pids[GN_INFO_BESIDE_MAX]);
-void gn_info_beside_stop(const pid_t *pids, int count);
 
 /* Prints the distances of GPUs, network devices and processors, and the placement of ranks. xml: a file written by lstopo; NULL:
  * this machine. ranks 0: one per GPU, or one. */

@@ -4,18 +4,23 @@
 #include "src/base/alloc.h"
 #include "src/base/json.h"
 #include "src/base/strbuf.h"
+#include "src/base/thread_pool.h"
 #include "src/cmd/cmd.h"
 #include "src/train/parallel/bucket_autotune.h"
 #include "src/train/parallel/pipe_forecast.h"
 #include "src/train/plan/device.h"
 
 #include <math.h>
+#include <omp.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-enum { ROWS_SHOWN = 4 };
+enum { ROWS_SHOWN = 4, BESIDE_MAX = 255 };
 
 /* What all meshes share. */
 struct question {
@@ -29,6 +34,49 @@ struct question {
 	} *answers;	    /* with auto, of one mesh each */
 	size_t count, room;
 };
+
+/* Processes that measure a network's pieces as long as this one does, as the other ranks of a node would compute beside it. */
+
+static void measure_for_ever(const struct gn_model *model, const struct gn_plan_options *plan, pid_t parent)
+{
+	struct gn_cut_costs costs = {.pieces = NULL};
+	struct gn_err err;
+
+	while (getppid() == parent && !gn_cut_costs_measure(model, plan, 1, &costs, &err))
+		gn_cut_costs_release(&costs);
+	_exit(0);
+}
+
+/* Starts processes that measure pieces until they are stopped: with this one as many as the ranks of a node, and no more than there are
+ * processors for. Before any other thread. Returns their number. */
+static int info_beside_start(const struct gn_model *model, const struct gn_plan_options *plan, int ranks, pid_t pids[BESIDE_MAX])
+{
+	const int room = gn_cpu_count() / omp_get_max_threads(), all = ranks < room ? ranks : room;
+	const pid_t parent = getpid();
+	int count = 0;
+
+	/* no thread but this one is there yet */
+	while (count + 1 < all && count < BESIDE_MAX) {
+		pid_t pid = fork();
+
+		if (pid < 0)
+			break;
+		if (!pid) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			measure_for_ever(model, plan, parent);
+		}
+		pids[count++] = pid;
+	}
+	return count;
+}
+
+static void info_beside_stop(const pid_t *pids, int count)
+{
+	for (int i = 0; i < count; i++)
+		kill(pids[i], SIGKILL);
+	for (int i = 0; i < count; i++)
+		waitpid(pids[i], NULL, 0);
+}
 
 /* Of gannet sim's machine, what has no option here is its default. */
 static enum gn_status read_machine(const struct gn_info_plan_options *o, struct gn_sim_topology *out, struct gn_err *err)
@@ -352,11 +400,11 @@ static enum gn_status answer_all(struct question *q, struct gn_err *err)
 int gn_info_parallel(const struct gn_info_plan_options *o)
 {
 	struct question q = {.o = o};
-	pid_t beside[GN_INFO_BESIDE_MAX];
+	pid_t beside[BESIDE_MAX];
 	struct gn_err err;
 	enum gn_status status = ask(&q, &err);
 	int count = status || (o->gb_per_s > 0 && o->gflop_per_s > 0) ? 0
-		    : gn_info_beside_start(q.model, &q.ask.plan, q.ask.machine.ranks_per_node, beside);
+		    : info_beside_start(q.model, &q.ask.plan, q.ask.machine.ranks_per_node, beside);
 
 	if (!status && gn_mesh_is_auto(o->parallel) && isatty(STDERR_FILENO))
 		fprintf(stderr, "gannet info: measuring and comparing meshes of %d ranks: this takes minutes\n", gn_sim_ranks(&q.ask.machine));
@@ -367,7 +415,7 @@ int gn_info_parallel(const struct gn_info_plan_options *o)
 		if (!status)
 			status = answer_one(&q, &err);
 	}
-	gn_info_beside_stop(beside, count);
+	info_beside_stop(beside, count);
 	gn_cut_costs_release(&q.ask.costs);
 	gn_model_destroy(q.model);
 	return status ? gn_cmd_fail("info", &err) : GN_EXIT_DONE;

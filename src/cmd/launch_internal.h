@@ -1,4 +1,4 @@
-/* gannet launch: the ranks of one job on this machine (launch_job.c), and one rank with its output (launch_rank.c). */
+/* gannet launch: the ranks of one job on this machine (launch_job.c), and one rank with its output (launch.c). */
 #ifndef GN_CMD_LAUNCH_INTERNAL_H
 #define GN_CMD_LAUNCH_INTERNAL_H
 

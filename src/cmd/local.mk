@@ -11,8 +11,8 @@ gannet_SOURCES = \
 	src/cmd/exec.c \
 	src/cmd/export.c \
 	src/cmd/job_command.c src/cmd/job_command.h \
-	src/cmd/info.c src/cmd/info.h src/cmd/info_beside.c src/cmd/info_checkpoint.c src/cmd/info_parallel.c src/cmd/info_plan.c src/cmd/info_topology.c \
-	src/cmd/launch.c src/cmd/launch_internal.h src/cmd/launch_job.c src/cmd/launch_rank.c \
+	src/cmd/info.c src/cmd/info.h src/cmd/info_checkpoint.c src/cmd/info_parallel.c src/cmd/info_plan.c src/cmd/info_topology.c \
+	src/cmd/launch.c src/cmd/launch_internal.h src/cmd/launch_job.c \
 	src/cmd/main.c \
 	src/cmd/pack.c \
 	src/cmd/predict.c src/cmd/predict_output.c src/cmd/predict_output.h \
@@ -28,7 +28,7 @@ gannet_SOURCES = \
 	src/cmd/summary.c \
 	src/cmd/sweep.c \
 	src/cmd/top.c \
-	src/cmd/train.c src/cmd/train_internal.h src/cmd/train_options.c src/cmd/train_check.c src/cmd/train_elastic.c \
+	src/cmd/train.c src/cmd/train_internal.h src/cmd/train_options.c src/cmd/train_elastic.c \
 	src/cmd/tune.c \
 	src/cmd/verify.c \
 	src/cmd/key_option.h src/cmd/network_options.h src/cmd/world_options.h

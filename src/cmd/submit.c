@@ -2,7 +2,7 @@
 
 #include "src/base/file.h"
 #include "src/cmd/job_command.h"
-#include "src/jobs/submit_job.h"
+#include "src/jobs/submit.h"
 
 #include <errno.h>
 #include <limits.h>

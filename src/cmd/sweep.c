@@ -3,9 +3,8 @@
 #include "src/base/file.h"
 #include "src/base/json.h"
 #include "src/cmd/job_command.h"
-#include "src/jobs/submit_job.h"
+#include "src/jobs/submit.h"
 #include "src/jobs/sweep.h"
-#include "src/jobs/sweep_halving.h"
 #include "src/jobs/sweep_page.h"
 #include "src/jobs/sweep_status.h"
 

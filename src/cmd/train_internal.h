@@ -1,4 +1,4 @@
-/* gannet train, in parts: its options (train_options.c), what of them does not fit together (train_check.c), a run in one world (train.c), and
+/* gannet train, in parts: its options (train_options.c), what of them does not fit together and a run in one world (train.c), and
  * one in several (train_elastic.c).
  *
  * Thread safety: one thread. Internal to src/cmd.
@@ -17,9 +17,6 @@ extern const struct gn_command gn_train_command;
 const char *const *gn_train_own_options(const struct gn_train_options *o);
 /* Names of those that a file of options does not repeat: where a run writes, and from where it goes on. */
 extern const char *const gn_train_unrepeated[];
-
-/* Before any collective call; without what a recipe fills in. */
-enum gn_status gn_train_check_alone(const struct gn_train_options *given, struct gn_err *err);
 
 /* Collective; blocks. Trains on the ranks of world until the run ends or a rank is lost. *told: as in gn_train_run(). */
 enum gn_status gn_train_in_world(const struct gn_train_options *given, struct gn_world *world, const volatile sig_atomic_t *stop,

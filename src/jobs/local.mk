@@ -5,7 +5,6 @@ libgannet_jobs_a_SOURCES = \
 	src/jobs/account_write.c \
 	src/jobs/exec_child.c src/jobs/exec_child.h \
 	src/jobs/exec_environment.c src/jobs/exec_environment.h \
-	src/jobs/exec_framework.c \
 	src/jobs/exec_guard.c src/jobs/exec_guard.h \
 	src/jobs/exec_horovod.c src/jobs/exec_horovod.h \
 	src/jobs/exec_local.c src/jobs/exec_local.h \
@@ -23,9 +22,7 @@ libgannet_jobs_a_SOURCES = \
 	src/jobs/run_view_text.c \
 	src/jobs/slurm_job.c src/jobs/slurm_job.h \
 	src/jobs/submit.c src/jobs/submit.h \
-	src/jobs/submit_job.c src/jobs/submit_job.h \
 	src/jobs/sweep.c src/jobs/sweep.h \
-	src/jobs/sweep_halving.c src/jobs/sweep_halving.h \
 	src/jobs/sweep_page.c src/jobs/sweep_page.h \
 	src/jobs/sweep_status.c src/jobs/sweep_status.h
 JOBS_LIBS = libgannet_jobs.a

@@ -161,7 +161,7 @@ check "make uninstall from there" make -s -C "$GN_BUILD" uninstall prefix="$othe
 rm "$other/etc/gannet.conf"
 check "leaves no file, either" nothing "$other"
 # What has configure's folders is compiled once more when another configure names others, by automake's rules; configure.t changes them.
-folders() { (cd "$GN_BUILD" && for o in src/cmd/.deps/gannet-cmd src/jobs/.deps/libgannet_jobs_a-submit_job ${1:+slurm/.deps/spank_gannet_stage_so-spank_stage}; do
+folders() { (cd "$GN_BUILD" && for o in src/cmd/.deps/gannet-cmd src/jobs/.deps/libgannet_jobs_a-submit ${1:+slurm/.deps/spank_gannet_stage_so-spank_stage}; do
 	grep -q '^.* src/paths\.h\( \|$\)' "$o.Po" || return 1; done); }
 check "what has configure's folders depends on them" folders "$([[ ! -e $GN_BUILD/spank_gannet_stage.so ]] || echo spank)"
 finish
