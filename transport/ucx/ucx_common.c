@@ -44,7 +44,7 @@ int gn_ucx_tls_has_tcp(const char *tls)
 	return allows(tls, words, sizeof words / sizeof *words);
 }
 
-int gn_ucx_tls_has_rdma(const char *tls)
+static int has_rdma(const char *tls)
 {
 	static const char *const words[] = {"all", "ib", "rc", "rc_v", "rc_x", "rc_verbs", "rc_mlx5", "ud", "ud_v", "ud_x",
 					    "ud_verbs", "ud_mlx5", "dc", "dc_x", "dc_mlx5"};
@@ -54,7 +54,7 @@ int gn_ucx_tls_has_rdma(const char *tls)
 
 unsigned gn_ucx_tls_rail_kinds(const char *tls)
 {
-	return (gn_ucx_tls_has_rdma(tls) ? GN_RAILS_RDMA : 0) | (gn_ucx_tls_has_tcp(tls) ? GN_RAILS_TCP : 0);
+	return (has_rdma(tls) ? GN_RAILS_RDMA : 0) | (gn_ucx_tls_has_tcp(tls) ? GN_RAILS_TCP : 0);
 }
 
 /* UCX 1.13 reports an endpoint's lanes only as text: "#  lane[0]:  1:tcp/eth0.0 md[1] ...". */

@@ -12,10 +12,9 @@
 
 #include <ucp/api/ucp.h>
 
-/* Whether a UCX_TLS list allows shared memory, tcp, verbs. NULL: not set, all are allowed. */
+/* Whether a UCX_TLS list allows shared memory, tcp. NULL: not set, all are allowed. */
 int gn_ucx_tls_has_shm(const char *tls);
 int gn_ucx_tls_has_tcp(const char *tls);
-int gn_ucx_tls_has_rdma(const char *tls);
 /* The same as bits of enum gn_rail_kind (transport/topology/rails.h). */
 unsigned gn_ucx_tls_rail_kinds(const char *tls);
 
