@@ -36,7 +36,7 @@ static const struct {
 	 "stages.2.layers.=features.5. stages.3.downsampling_layer.=features.6. stages.3.layers.=features.7. layer_scale_parameter=layer_scale "
 	 "dwconv.=block.0. features.%3d.%3d.layernorm.=features.%d.%d.block.2. pwconv1.=block.3. pwconv2.=block.5. layernorm.=classifier.0."},
 	{"vit", "those of torchvision before 0.13", "mlp.linear_1.=mlp.0. mlp.linear_2.=mlp.3."},
-	{"vit", "timm's",
+	{"vit", "timm's (most of its ViT were trained with --mean 0.5 --deviation 0.5 --interpolation bicubic)",
 	 "blocks.%3d.=encoder.layers.encoder_layer_%d. attn.qkv.=self_attention.in_proj_ attn.proj.=self_attention.out_proj. norm1.=ln_1. norm2.=ln_2. "
 	 "mlp.fc1.=mlp.0. mlp.fc2.=mlp.3. cls_token=class_token pos_embed=encoder.pos_embedding patch_embed.proj.=conv_proj. norm.=encoder.ln. "
 	 "head.=heads.head."},

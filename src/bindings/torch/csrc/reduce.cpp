@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 
 namespace gannet {
 
@@ -174,12 +175,14 @@ static gannet_reduce_fn function_of(at::ScalarType type, Op::RedOpType op, ganne
 
 Reduction reduction_of(at::ScalarType type, const c10d::ReduceOp &op)
 {
+	static const char *const names[] = {"SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "PREMUL_SUM"};
+	const size_t number = static_cast<size_t>(op.op_);
 	Reduction r;
 
 	if (native(type, op.op_, r))
 		return r;
 	r.function = function_of(type, op.op_, &r.type);
-	TORCH_CHECK(r.function, "gannet has no reduction ", static_cast<int>(op.op_), " of torch.distributed.ReduceOp for ", type);
+	TORCH_CHECK(r.function, "gannet has no reduction ", number < std::size(names) ? names[number] : "", " of torch.distributed.ReduceOp for ", type);
 	return r;
 }
 
