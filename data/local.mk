@@ -1,4 +1,5 @@
 lib_LIBRARIES += libgannet_data.a
+libgannet_data_a_CFLAGS = $(SHARED_CFLAGS)
 libgannet_data_a_CPPFLAGS = $(AM_CPPFLAGS) $(HDF5_CFLAGS) $(JPEG_CFLAGS) $(PNG_CFLAGS) $(ARCHIVE_CFLAGS) $(JANSSON_CFLAGS) $(CURL_CFLAGS)
 libgannet_data_a_SOURCES = \
 	data/sample/balance.c data/sample/balance.h data/sample/image_png.c \

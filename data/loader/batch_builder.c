@@ -3,6 +3,8 @@
 #include "data/loader/sample_pipeline.h"
 #include "data/sample/mixup.h"
 #include "src/base/alloc.h"
+#include "src/base/half.h"
+#include "src/base/vector.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,13 +13,16 @@ struct gn_batch_builder {
 	const struct gn_loader_options *options;
 	const struct gn_order *order;
 	struct gn_sample_pipeline *pipeline;
-	size_t sample_bytes;
+	size_t sample_bytes, built_bytes; /* of a sample in the batch, and where it is built */
+	float *built;	/* where samples are converted when all of a run are there; NULL: they are built in the batch */
+	uint32_t begin; /* the run's first sample */
 	float *spare; /* with mixup or cutmix: the other sample of a pair as it was */
 };
 
 enum gn_status gn_batch_builder_create(const struct gn_dataset *dataset, const struct gn_loader_options *options,
-				const struct gn_order *order, struct gn_batch_builder **out, struct gn_err *err)
+				const struct gn_order *order, uint32_t most, struct gn_batch_builder **out, struct gn_err *err)
 {
+	const int converts = options->type == GN_SAMPLE_BF16 || (options->type == GN_SAMPLE_F32 && options->channels_last && options->channels > 1);
 	struct gn_batch_builder *f = calloc(1, sizeof *f);
 	enum gn_status status;
 
@@ -25,9 +30,12 @@ enum gn_status gn_batch_builder_create(const struct gn_dataset *dataset, const s
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "loader: no memory for a worker");
 	f->options = options;
 	f->order = order;
-	f->sample_bytes = gn_loader_sample_bytes(options);
+	f->sample_bytes = f->built_bytes = gn_loader_sample_bytes(options);
+	if (converts)
+		f->built_bytes = (size_t)options->channels * options->height * options->width * sizeof(float);
 	status = gn_sample_pipeline_create(dataset, options, &f->pipeline, err);
-	if (!status && gn_loader_mixes(options) && !(f->spare = gn_alloc_aligned(f->sample_bytes)))
+	if (!status && ((converts && !(f->built = gn_alloc_aligned(most * f->built_bytes))) ||
+			(gn_loader_mixes(options) && !(f->spare = gn_alloc_aligned(f->built_bytes)))))
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "loader: no memory for a worker");
 	if (status)
 		gn_batch_builder_destroy(f);
@@ -42,12 +50,53 @@ void gn_batch_builder_destroy(struct gn_batch_builder *f)
 		return;
 	gn_sample_pipeline_destroy(f->pipeline);
 	free(f->spare);
+	free(f->built);
 	free(f);
 }
 
 static void *image_at(const struct gn_batch_builder *f, const struct gn_batch_task *batch, uint32_t i)
 {
-	return (char *)batch->images + i * f->sample_bytes;
+	return f->built ? (char *)f->built + (i - f->begin) * f->built_bytes : (char *)batch->images + i * f->sample_bytes;
+}
+
+GN_VECTOR static void interleave(const float *restrict red, const float *restrict green, const float *restrict blue, size_t count, float *restrict out)
+{
+	for (size_t i = 0; i < count; i++) {
+		out[3 * i] = red[i];
+		out[3 * i + 1] = green[i];
+		out[3 * i + 2] = blue[i];
+	}
+}
+
+GN_VECTOR static void round_bf16(const float *restrict in, size_t count, uint16_t *restrict out)
+{
+	for (size_t i = 0; i < count; i++)
+		out[i] = gn_bf16_of_f32(in[i]);
+}
+
+GN_VECTOR static void interleave_bf16(const float *restrict red, const float *restrict green, const float *restrict blue, size_t count,
+				      uint16_t *restrict out)
+{
+	for (size_t i = 0; i < count; i++) {
+		out[3 * i] = gn_bf16_of_f32(red[i]);
+		out[3 * i + 1] = gn_bf16_of_f32(green[i]);
+		out[3 * i + 2] = gn_bf16_of_f32(blue[i]);
+	}
+}
+
+static void convert(const struct gn_batch_builder *f, const struct gn_batch_task *batch, uint32_t i)
+{
+	const struct gn_loader_options *o = f->options;
+	const size_t plane = (size_t)o->height * o->width;
+	const float *in = image_at(f, batch, i);
+	void *out = (char *)batch->images + i * f->sample_bytes;
+
+	if (o->type == GN_SAMPLE_F32)
+		interleave(in, in + plane, in + 2 * plane, plane, out);
+	else if (o->channels_last && o->channels == 3)
+		interleave_bf16(in, in + plane, in + 2 * plane, plane, out);
+	else
+		round_bf16(in, o->channels * plane, out);
 }
 
 static uint32_t decode_samples(struct gn_batch_builder *f, uint32_t epoch, const struct gn_batch_task *batch, uint32_t begin,
@@ -65,7 +114,7 @@ static uint32_t decode_samples(struct gn_batch_builder *f, uint32_t epoch, const
 			if (f->options->crops)
 				batch->crops[i] = (struct gn_crop){0};
 			else
-				memset(image, 0, f->sample_bytes);
+				memset(image, 0, f->built_bytes);
 			continue;
 		}
 		batch->indices[i] = gn_order_sample(f->order, epoch, batch->first + i);
@@ -98,7 +147,7 @@ static void mix_both(struct gn_batch_builder *f, const struct gn_batch_task *bat
 
 	batch->pair_labels[i] = batch->labels[i + 1];
 	batch->pair_labels[i + 1] = batch->labels[i];
-	memcpy(f->spare, a, f->sample_bytes);
+	memcpy(f->spare, a, f->built_bytes);
 	gn_mix_apply(first, f->options, a, b);
 	gn_mix_apply(second, f->options, b, f->spare);
 }
@@ -141,9 +190,15 @@ static uint32_t mix(struct gn_batch_builder *f, uint32_t epoch, const struct gn_
 uint32_t gn_batch_builder_run(struct gn_batch_builder *f, uint32_t epoch, const struct gn_batch_task *batch, uint32_t begin,
 			      uint32_t end, struct gn_err *err)
 {
-	uint32_t done = decode_samples(f, epoch, batch, begin, end, err);
+	uint32_t done;
 
-	return done == end && gn_loader_mixes(f->options) ? mix(f, epoch, batch, begin, end, err) : done;
+	f->begin = begin;
+	done = decode_samples(f, epoch, batch, begin, end, err);
+	if (done == end && gn_loader_mixes(f->options))
+		done = mix(f, epoch, batch, begin, end, err);
+	for (uint32_t i = begin; f->built && done == end && i < end; i++)
+		convert(f, batch, i);
+	return done;
 }
 
 uint64_t gn_batch_builder_read_ns(const struct gn_batch_builder *f)

@@ -11,7 +11,7 @@
 
 /* Buffers of one batch. */
 struct gn_batch_task {
-	void *images; /* floats, or with options.crops the pixels of crops */
+	void *images; /* samples as options.type and channels_last have them, or with options.crops the pixels of crops */
 	struct gn_crop *crops;
 	int32_t *labels;
 	int32_t *pair_labels; /* with mixup or cutmix: the label of the other sample of the pair */
@@ -23,9 +23,9 @@ struct gn_batch_task {
 
 struct gn_batch_builder;
 
-/* dataset, options and order are borrowed and must outlive the builder. */
+/* dataset, options and order are borrowed and must outlive the builder. most: of samples that a run builds. */
 enum gn_status gn_batch_builder_create(const struct gn_dataset *dataset, const struct gn_loader_options *options,
-				const struct gn_order *order, struct gn_batch_builder **out, struct gn_err *err);
+				const struct gn_order *order, uint32_t most, struct gn_batch_builder **out, struct gn_err *err);
 void gn_batch_builder_destroy(struct gn_batch_builder *f);
 /* Builds samples begin .. end-1 of the batch; those past count become zeros or black, with label -1. Returns end, or the first
  * index that failed, with the reason in err. Blocks on the file system. */

@@ -14,6 +14,7 @@ struct slot {
 	struct gn_batch_task batch;
 	uint32_t made;	    /* finished samples */
 	uint32_t failed_at; /* lowest failed index in the batch, or batch */
+	int is_lent;	    /* its images are the caller's memory */
 	struct gn_err failure;
 };
 
@@ -167,7 +168,7 @@ static enum gn_status make_workers(struct gn_loader *l, struct gn_err *err)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "loader: no memory for %d threads", threads);
 	for (int i = 0; i < threads; i++) {
 		l->workers[i].loader = l;
-		status = gn_batch_builder_create(l->dataset, &l->options, &l->order, &l->workers[i].builder, err);
+		status = gn_batch_builder_create(l->dataset, &l->options, &l->order, l->grain, &l->workers[i].builder, err);
 		if (status)
 			return status;
 	}
@@ -186,7 +187,8 @@ enum gn_status gn_loader_create(const struct gn_dataset *dataset, const struct g
 				 .ranks = options->ranks,
 				 .batch = options->batch,
 				 .step_batches = options->step_batches,
-				 .training = options->training};
+				 .shuffled = options->training && !options->in_order,
+				 .drops = options->training && !options->keeps_last};
 	enum gn_status status = gn_loader_options_check(options, err);
 	struct gn_loader *l;
 	uint32_t share;
@@ -237,7 +239,8 @@ void gn_loader_destroy(struct gn_loader *l)
 	for (int i = 0; l->workers && i < l->options.threads; i++)
 		gn_batch_builder_destroy(l->workers[i].builder);
 	for (uint32_t i = 0; l->slots && i < l->slot_count; i++) {
-		free(l->slots[i].batch.images);
+		if (!l->slots[i].is_lent)
+			free(l->slots[i].batch.images);
 		free(l->slots[i].batch.crops);
 		free(l->slots[i].batch.labels);
 		free(l->slots[i].batch.pair_labels);
@@ -250,6 +253,24 @@ void gn_loader_destroy(struct gn_loader *l)
 	free(l->workers);
 	free(l->slots);
 	free(l);
+}
+
+uint32_t gn_loader_slots(const struct gn_loader *l)
+{
+	return l->slot_count;
+}
+
+void gn_loader_lend(struct gn_loader *l, uint32_t slot, void *images)
+{
+	if (!l->slots[slot].is_lent)
+		free(l->slots[slot].batch.images);
+	l->slots[slot].is_lent = 1;
+	l->slots[slot].batch.images = images;
+}
+
+void gn_loader_swap(struct gn_loader *l, void *memory)
+{
+	l->slots[(l->next - 1) % l->slot_count].batch.images = memory;
 }
 
 uint64_t gn_loader_batches(const struct gn_loader *l)

@@ -21,7 +21,9 @@
 #include <stdint.h>
 
 struct gn_batch {
-	const float *images;	 /* [batch][channels][height][width], normalised; borrowed until the next call */
+	/* [batch][channels][height][width], normalised; with options.type or channels_last what they say, whatever its C type. Borrowed until the next
+	 * call. */
+	const float *images;
 	/* With crops, instead of images: [batch], each of at most gn_loader_sample_bytes(); borrowed until the next call. */
 	const struct gn_crop *crops;
 	const int32_t *labels;	 /* [batch] */
@@ -67,6 +69,12 @@ enum gn_status gn_loader_next(struct gn_loader *l, struct gn_batch *out, struct 
 /* How many of the options' threads work, 1 .. their number (all, at first); the others are idle. Order and bits of batches are the same. Any
  * thread; threads that are building finish that. */
 void gn_loader_set_threads(struct gn_loader *l, int threads);
+/* Batches that it has memory for. */
+uint32_t gn_loader_slots(const struct gn_loader *l);
+/* Before the first start: memory of the caller's, aligned to 64 bytes, for the samples of one of its batches. */
+void gn_loader_lend(struct gn_loader *l, uint32_t slot, void *images);
+/* After gn_loader_next(), with all of its memory lent: the images of that batch are the caller's again, and memory takes their place. */
+void gn_loader_swap(struct gn_loader *l, void *memory);
 /* Any thread. */
 void gn_loader_effort(struct gn_loader *l, struct gn_loader_effort *out);
 

@@ -17,7 +17,7 @@ struct gn_sample_pipeline {
 	struct gn_decoder *decoder;
 	struct gn_resizer *resizer;
 	void *file;
-	float *planes;	/* with crops or auto-augmentation: buffer for samples that are resized on the host, in 0..255 */
+	float *planes;	/* with bytes, crops or auto-augmentation: buffer for samples that are resized on the host, in 0..255 */
 	uint8_t *bytes; /* with auto-augmentation: two samples of 8 bits, as a bitmap has them */
 	struct gn_resize_target target; /* without the rectangle, which depends on the crop parameters */
 	float scale[3], bias[3];	/* of normalisation */
@@ -27,7 +27,7 @@ struct gn_sample_pipeline {
 enum gn_status gn_sample_pipeline_create(const struct gn_dataset *dataset, const struct gn_loader_options *options,
 				  struct gn_sample_pipeline **out, struct gn_err *err)
 {
-	const int is_bytes = options->crops || gn_auto_augment_is_on(&options->auto_augment);
+	const int is_bytes = options->crops || options->type == GN_SAMPLE_U8 || gn_auto_augment_is_on(&options->auto_augment);
 	const size_t values = (size_t)options->channels * options->height * options->width;
 	struct gn_sample_pipeline *r = calloc(1, sizeof *r);
 	enum gn_status status;
@@ -172,6 +172,17 @@ GN_VECTOR static void round_rgb(const float *restrict red, const float *restrict
 	}
 }
 
+/* The sample in r->planes as 8 bits. */
+static void round_planes(const struct gn_sample_pipeline *r, int channels_last, uint8_t *out)
+{
+	const size_t plane = (size_t)r->target.height * r->target.width;
+
+	if (channels_last && r->options->channels == 3)
+		round_rgb(r->planes, r->planes + plane, r->planes + 2 * plane, plane, out);
+	else
+		round_grey(r->planes, r->options->channels * plane, out);
+}
+
 /* A finished sample as a crop. */
 static struct gn_crop whole_crop(const struct gn_loader_options *o, const uint8_t *pixels)
 {
@@ -182,13 +193,11 @@ static struct gn_crop whole_crop(const struct gn_loader_options *o, const uint8_
 static enum gn_status shrink(struct gn_sample_pipeline *r, const struct drawn *d, uint8_t *pixels, struct gn_crop *out,
 			     struct gn_err *err)
 {
-	uint32_t height = r->target.height, width = r->target.width;
-	size_t plane = (size_t)height * width;
 	enum gn_status status = resize(r, d, r->planes, err);
 
 	if (status)
 		return status;
-	round_rgb(r->planes, r->planes + plane, r->planes + 2 * plane, plane, pixels);
+	round_planes(r, 1, pixels);
 	*out = whole_crop(r->options, pixels);
 	return GN_OK;
 }
@@ -204,19 +213,19 @@ static enum gn_status augment(struct gn_sample_pipeline *r, const struct drawn *
 
 	if (status)
 		return status;
-	if (o->channels == 3)
-		round_rgb(r->planes, r->planes + plane, r->planes + 2 * plane, plane, b.pixels);
-	else
-		round_grey(r->planes, plane, b.pixels);
+	round_planes(r, 1, b.pixels);
 	gn_auto_augment_apply(&o->auto_augment, o->seed, epoch, index, &b);
 	if (o->crops) {
 		memcpy(image, b.pixels, 3 * plane);
 		*crop = whole_crop(o, image);
 		return GN_OK;
 	}
-	for (uint32_t c = 0; c < o->channels; c++)
+	for (uint32_t c = 0; c < o->channels && o->type != GN_SAMPLE_U8; c++)
 		for (size_t i = 0; i < plane; i++)
 			((float *)image)[c * plane + i] = b.pixels[i * o->channels + c] * r->scale[c] + r->bias[c];
+	for (uint32_t c = 0; c < o->channels && o->type == GN_SAMPLE_U8; c++)
+		for (size_t i = 0; i < plane; i++)
+			((uint8_t *)image)[o->channels_last ? i * o->channels + c : c * plane + i] = b.pixels[i * o->channels + c];
 	return GN_OK;
 }
 
@@ -254,7 +263,10 @@ enum gn_status gn_sample_pipeline_run(struct gn_sample_pipeline *r, uint32_t epo
 	status = draw(r, r->file, epoch, index, &sample, &d, err);
 	if (!status)
 		status = r->bytes ? augment(r, &d, epoch, index, image, crop, err) :
-			 r->options->crops ? cut(r, &d, image, crop, err) : resize(r, &d, image, err);
+			 r->options->crops ? cut(r, &d, image, crop, err) :
+			 resize(r, &d, r->planes ? r->planes : image, err);
+	if (!status && r->planes && !r->bytes && !r->options->crops)
+		round_planes(r, r->options->channels_last, image);
 	if (!status && r->options->erasing > 0)
 		gn_random_erase(r->options->erasing, r->options->seed, epoch, index, r->options->channels, r->options->height,
 				r->options->width, image);

@@ -16,7 +16,7 @@ struct gn_sample_pipeline;
 enum gn_status gn_sample_pipeline_create(const struct gn_dataset *dataset, const struct gn_loader_options *options,
 				  struct gn_sample_pipeline **out, struct gn_err *err);
 void gn_sample_pipeline_destroy(struct gn_sample_pipeline *r);
-/* image: float [channels][height][width], or with options.crops gn_loader_sample_bytes() bytes for the pixels that *crop then
+/* image: float [channels][height][width], whatever options.type and channels_last are but for GN_SAMPLE_U8, which it then is; or with options.crops gn_loader_sample_bytes() bytes for the pixels that *crop then
  * points to; crop is unused otherwise. On failure both are undefined. Blocks on the file system. GN_ERR_DATA for a sample that is
  * damaged or differs from its shard's row, naming shard, row and packed name. */
 enum gn_status gn_sample_pipeline_run(struct gn_sample_pipeline *r, uint32_t epoch, uint64_t index, void *image,

@@ -72,7 +72,7 @@ uint64_t gn_balance_sample(const struct gn_balance *b, uint32_t epoch, uint64_t 
 	uint64_t size = b->first[class + 1] - b->first[class], round = turn / size;
 	/* a key of its own for each class and each round through it */
 	const struct gn_order order = {.seed = b->seed + 0x9e3779b97f4a7c15u * (1 + class + round * b->classes), .count = size,
-				       .training = 1};
+				       .shuffled = 1};
 
 	return b->members[b->first[class] + gn_order_sample(&order, epoch, turn % size)];
 }

@@ -28,7 +28,9 @@ enum gn_status gn_interpolation_parse(const char *text, enum gn_interpolation *o
 
 size_t gn_loader_sample_bytes(const struct gn_loader_options *o)
 {
-	return o->crops ? gn_crop_room_bytes(o->height, o->width) : (size_t)o->channels * o->height * o->width * sizeof(float);
+	static const size_t value_bytes[] = {[GN_SAMPLE_F32] = 4, [GN_SAMPLE_BF16] = 2, [GN_SAMPLE_U8] = 1};
+
+	return o->crops ? gn_crop_room_bytes(o->height, o->width) : (size_t)o->channels * o->height * o->width * value_bytes[o->type];
 }
 
 int gn_loader_mixes(const struct gn_loader_options *o)
@@ -66,6 +68,8 @@ enum gn_status gn_loader_options_check(const struct gn_loader_options *o, struct
 		return gn_err_set(err, GN_ERR_USAGE, "loader: cutmix of %g; the range is 0 to 1e6", o->cutmix);
 	if (o->crops && (gn_loader_needs_floats(o) || o->channels != 3 || !o->training))
 		return gn_err_set(err, GN_ERR_USAGE, "loader: crops need training, three channels, and no mixup, cutmix or erasing");
+	if ((o->crops && (o->type || o->channels_last)) || (o->type == GN_SAMPLE_U8 && gn_loader_needs_floats(o)))
+		return gn_err_set(err, GN_ERR_USAGE, "loader: mixup, cutmix and random erasing change normalised samples: ask for these, not for bytes");
 	if (!(o->erasing >= 0 && o->erasing <= 1))
 		return gn_err_set(err, GN_ERR_USAGE, "loader: random erasing with probability %g; the range is 0 to 1", o->erasing);
 	if (o->auto_augment.magnitude >= GN_POLICY_BINS)

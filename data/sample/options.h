@@ -37,6 +37,9 @@ struct gn_auto_augment {
 	double jitter[4];	 /* brightness, contrast, saturation, each at least 0, and hue, 0 to 0.5 */
 };
 
+/* What a sample is made of: normalised floats, the same rounded to bfloat16, or pixels in 0..255. */
+enum gn_sample_type { GN_SAMPLE_F32, GN_SAMPLE_BF16, GN_SAMPLE_U8 };
+
 struct gn_loader_options {
 	uint64_t seed;
 	uint32_t rank, ranks;
@@ -59,6 +62,9 @@ struct gn_loader_options {
 	/* training: permuted, incomplete last batch dropped, JPEG files decoded at a sufficient scale; else evaluation: all
 	 * pixels */
 	int training;
+	int in_order, keeps_last;    /* training, but not permuted; but with the last batch, as in evaluation */
+	enum gn_sample_type type;    /* U8: not with gn_loader_needs_floats() */
+	int channels_last;	     /* samples are [height][width][channels] */
 	int threads;		     /* worker threads, >= 1 */
 	/* memory for batches in flight; at least three batches. Each thread needs room for one decoded image in addition, and for
 	 * one sample with crops */

@@ -34,9 +34,9 @@ enum gn_status gn_order_check(const struct gn_order *o, struct gn_err *err)
 	if (o->count > UINT32_MAX)
 		return gn_err_set(err, GN_ERR_UNSUPPORTED, "%llu samples in one dataset; %u are the limit",
 				  (unsigned long long)o->count, UINT32_MAX);
-	if (o->step_batches && (o->step_batches < o->ranks || !o->training))
+	if (o->step_batches && (o->step_batches < o->ranks || !o->drops))
 		return gn_err_set(err, GN_ERR_USAGE, "a step of %u batches has none for some of %u ranks", o->step_batches, o->ranks);
-	if (o->training && o->count < global)
+	if (o->drops && o->count < global)
 		return gn_err_set(err, GN_ERR_DATA,
 				  "the dataset holds %llu samples, fewer than a step takes: %llu in batches of %u on %u rank%s; "
 				  "use fewer ranks or smaller or fewer batches",
@@ -48,7 +48,7 @@ uint64_t gn_order_batches(const struct gn_order *o)
 {
 	uint64_t global = step_samples(o), left = o->count - o->done;
 
-	return o->training ? left / global * own_batches(o) : left / global + (left % global > 0);
+	return o->drops ? left / global * own_batches(o) : left / global + (left % global > 0);
 }
 
 uint32_t gn_order_slice(const struct gn_order *o, uint64_t batch, uint64_t *first)
@@ -81,7 +81,7 @@ uint64_t gn_order_sample(const struct gn_order *o, uint32_t epoch, uint64_t posi
 {
 	uint64_t a, b, x = position;
 
-	if (!o->training)
+	if (!o->shuffled)
 		return position;
 	a = (uint64_t)ceil(sqrt((double)o->count));
 	b = (o->count - 1) / a + 1;

@@ -5,7 +5,7 @@
  * computed independently: there is no array of the dataset's size, nothing to rebuild at a resume, and any thread of any rank gets
  * the same result. A Fisher-Yates array would need memory and a pass over it on every rank in every epoch.
  *
- * Invariant: over all ranks, the batches of an epoch hold each position at most once; in evaluation exactly once.
+ * Invariant: over all ranks, the batches of an epoch hold each position at most once; without drops exactly once.
  * Thread safety: pure functions.
  */
 #ifndef GN_DATA_SAMPLE_ORDER_H
@@ -20,20 +20,21 @@ struct gn_order {
 	uint64_t count; /* samples in the dataset, 1 .. 2^32 - 1 */
 	uint32_t rank, ranks;
 	uint32_t batch; /* samples per rank and step */
-	int training;	/* training: permuted, incomplete last global batch dropped; else in order, nothing dropped */
-	/* training: batches of a step over all ranks, at least ranks, which those take in turns, so that the first ranks may take one more than the
+	int shuffled;	/* permuted, else as they lie */
+	int drops;	/* an incomplete last global batch */
+	/* with drops: batches of a step over all ranks, at least ranks, which those take in turns, so that the first ranks may take one more than the
 	 * others; 0: each rank takes one */
 	uint32_t step_batches;
 	uint64_t done;	/* positions at the start of the epoch to skip: a resumed run has processed them */
 };
 
-/* GN_ERR_USAGE for invalid numbers, GN_ERR_DATA for an empty dataset and for training with fewer samples than a step takes,
+/* GN_ERR_USAGE for invalid numbers, GN_ERR_DATA for an empty dataset and, with drops, for fewer samples than a step takes,
  * GN_ERR_UNSUPPORTED for 2^32 samples or more. The functions below require a checked order. */
 enum gn_status gn_order_check(const struct gn_order *o, struct gn_err *err);
 /* Batches per rank in an epoch, after those that are done (done <= count). */
 uint64_t gn_order_batches(const struct gn_order *o);
 /* The positions of batch number `batch` (below gn_order_batches) of this rank: *first and the following ones. Returns their number,
- * at most o->batch. In evaluation the last global batch is distributed evenly, so that a rank may get none. */
+ * at most o->batch. Without drops the last global batch is distributed evenly, so that a rank may get none. */
 uint32_t gn_order_slice(const struct gn_order *o, uint64_t batch, uint64_t *first);
 /* The sample at position (below o->count) of the epoch. */
 uint64_t gn_order_sample(const struct gn_order *o, uint32_t epoch, uint64_t position);

@@ -121,7 +121,7 @@ static enum gn_status open_source(struct io_bench *b, struct gn_err *err)
 		if (status)
 			return status;
 	}
-	b->order = (struct gn_order){.seed = (uint64_t)gn_clock_ns(), .count = b->count, .ranks = 1, .batch = 1, .training = 1};
+	b->order = (struct gn_order){.seed = (uint64_t)gn_clock_ns(), .count = b->count, .ranks = 1, .batch = 1, .shuffled = 1, .drops = 1};
 	b->took_us = calloc(b->count, sizeof *b->took_us);
 	if (!b->took_us)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %llu timings", (unsigned long long)b->count);

@@ -126,7 +126,7 @@ static enum gn_status load(struct preview *p, const char *directory, struct gn_e
 	if (!status)
 		status = gn_input_of_train(t, gn_model_channels(p->model), 1, &p->input, err);
 	if (!status)
-		status = gn_input_train_options(t, &p->input, p->model, side, &p->lo, err);
+		status = gn_input_train_options(t, &p->input, gn_model_channels(p->model), gn_model_side(p->model), side, &p->lo, err);
 	if (!status)
 		status = gn_input_sampling(t->sampling, p->dataset, (uint64_t)t->seed, &p->balance, err);
 	p->lo.balance = p->balance;

@@ -180,6 +180,80 @@ int gannet_op_peer(const gannet_op *op);
 gannet_status gannet_send(gannet_group *group, int peer, uint32_t tag, const void *data, size_t len_bytes);
 gannet_status gannet_receive(gannet_group *group, int peer, uint32_t tag, void *data, size_t len_bytes);
 
+/* --- images: what gannet pack wrote, and the batches of gannet train; without gannet_init() ---
+ *
+ * Nothing here is collective. Thread safety: gannet_dataset_read(), and what only tells of a dataset, any thread; else one thread at a time of
+ * each dataset and of each loader. A fork() has no loader threads: open in the new process. */
+
+typedef struct gannet_dataset gannet_dataset;
+typedef struct gannet_loader gannet_loader;
+
+/* key_file: of an encrypted dataset, else NULL. Blocks on the file system. */
+gannet_status gannet_dataset_open(const char *folder, const char *key_file, gannet_dataset **dataset);
+/* After its loaders. NULL is fine. */
+void gannet_dataset_close(gannet_dataset *dataset);
+/* As gannet train --stage: copies to this folder of the node's own disk meanwhile, and reads from the copy what is there. Any process of a node
+ * may ask for it, one copies; that which tells logs how it goes. Ends with the dataset. */
+gannet_status gannet_dataset_stage(gannet_dataset *dataset, const char *folder, int tells);
+uint64_t gannet_dataset_count(const gannet_dataset *dataset);
+/* SHA-256 over its contents, in hexadecimal. Borrowed. */
+const char *gannet_dataset_digest(const gannet_dataset *dataset);
+/* NULL behind the last class. Borrowed. */
+const char *gannet_dataset_class(const gannet_dataset *dataset, int label);
+/* Of an image; -1: there is none of that number. */
+int gannet_dataset_label(const gannet_dataset *dataset, uint64_t index);
+/* Room for any of its images in gannet_dataset_read(). */
+size_t gannet_dataset_max_bytes(const gannet_dataset *dataset);
+/* An image as a JPEG file, whose checksum is right. Blocks on the file system. */
+gannet_status gannet_dataset_read(const gannet_dataset *dataset, uint64_t index, void *buffer, size_t *len_bytes);
+
+typedef struct gannet_loader_options {
+	size_t size_bytes;	  /* sizeof(gannet_loader_options) */
+	const char *const *words; /* options of gannet train for images, such as "--side=160" and "--mixup=0.2", ending with NULL; NULL: none */
+	int rank, size, batch;	  /* size 0: 1. batch: of each rank */
+	int evaluates;		  /* as gannet eval: every image once, in order, the centre of it */
+	int in_order, keeps_last; /* without evaluates: not permuted; with an incomplete last batch, which ranks share */
+	int threads;		  /* that read and decode; 0: 2 */
+	size_t prefetch_bytes;	  /* for batches; at least three are there; 0: 32 MiB for each thread */
+	gannet_type type;	  /* GANNET_F32 or GANNET_BF16: normalised; GANNET_BYTES: 0..255 */
+	int channels_last;	  /* [batch][height][width][channels], else [batch][channels][height][width] */
+} gannet_loader_options;
+
+/* The dataset outlives the loader. */
+gannet_status gannet_loader_open(gannet_dataset *dataset, const gannet_loader_options *options, gannet_loader **loader);
+/* Ends its threads. NULL is fine. */
+void gannet_loader_close(gannet_loader *loader);
+
+typedef struct gannet_loader_facts {
+	size_t size_bytes;	/* sizeof(gannet_loader_facts), of the caller */
+	uint64_t batches;	/* of this rank in a whole epoch, the same on all ranks */
+	size_t batch_bytes;	/* of images */
+	int slots;		/* batches in memory */
+	int channels, height, width, mixes; /* mixes: batches have pair_labels and lambdas */
+} gannet_loader_facts;
+
+gannet_status gannet_loader_shape(const gannet_loader *loader, gannet_loader_facts *facts);
+/* Before the first start, for every slot or for none: memory of the caller's (batch_bytes, aligned to 64) for images. It stays there until
+ * gannet_loader_next() returns it, or the loader is closed. */
+void gannet_loader_lend(gannet_loader *loader, int slot, void *memory);
+/* Begins an epoch, behind its first samples_done samples of all ranks. Drops what is in flight. */
+gannet_status gannet_loader_start(gannet_loader *loader, uint32_t epoch, uint64_t samples_done);
+
+typedef struct gannet_batch {
+	size_t size_bytes;	  /* sizeof(gannet_batch), of the caller */
+	void *images;		  /* NULL: the epoch is over */
+	const int32_t *labels;	  /* [batch]; -1 past count */
+	const int32_t *pair_labels; /* [batch] with mixup or cutmix, else NULL: of the other image */
+	const float *lambdas;	  /* [batch] with these: the weight of labels, 0..1 */
+	const uint64_t *indices;  /* [batch] in the dataset */
+	int count;		  /* images that are there, at most batch; 0 to batch in a last batch that ranks share */
+	double wait_s;		  /* that this call blocked */
+} gannet_batch;
+
+/* Blocks until the next batch is there, which is valid until the next call. memory: with lent slots, takes the place of images, which are the
+ * caller's then; else NULL. An image that is damaged is GANNET_FAILED, with its name; the next call returns the batch behind it. */
+gannet_status gannet_loader_next(gannet_loader *loader, void *memory, gannet_batch *batch);
+
 #ifdef __GNUC__
 #pragma GCC visibility pop
 #endif

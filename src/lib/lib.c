@@ -102,7 +102,7 @@ static gannet_group *group_of(struct gn_comm *comm, struct gn_err *err)
 	return g;
 }
 
-static enum gn_status open_log(const char *level_name, struct gn_err *err)
+enum gn_status gn_lib_log(const char *level_name, struct gn_log **out, struct gn_err *err)
 {
 	enum gn_log_level level = GN_LOG_WARN;
 	enum gn_status status = GN_OK;
@@ -111,7 +111,7 @@ static enum gn_status open_log(const char *level_name, struct gn_err *err)
 		level_name = getenv("GANNET_LOG");
 	if (level_name)
 		status = gn_log_level_parse(level_name, &level, err);
-	return status ? status : gn_log_create(STDERR_FILENO, level, &lib.log, err);
+	return status ? status : gn_log_create(STDERR_FILENO, level, out, err);
 }
 
 static enum gn_status open_world(const gannet_options *o, struct gn_comm **comm, struct gn_err *err)
@@ -119,7 +119,7 @@ static enum gn_status open_world(const gannet_options *o, struct gn_comm **comm,
 	const struct gn_world_options world = {.ifnames = o->ifnames, .rendezvous = o->rendezvous, .rank = o->rank, .size = o->size,
 					       .keep_going = o->keep_going};
 	const struct gn_comm_options options = {.transport = o->transport ? o->transport : "auto"};
-	enum gn_status status = open_log(o->log_level, err);
+	enum gn_status status = gn_lib_log(o->log_level, &lib.log, err);
 
 	lib.wake_fd = status ? -1 : eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (!status && lib.wake_fd < 0)

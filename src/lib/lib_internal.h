@@ -2,6 +2,7 @@
 #ifndef GN_LIB_INTERNAL_H
 #define GN_LIB_INTERNAL_H
 
+#include "src/base/log.h"
 #include "src/base/status.h"
 #include "src/lib/gannet.h"
 #include "transport/coll/comm.h"
@@ -25,6 +26,8 @@ struct gannet_op {
 gannet_status gn_lib_result(enum gn_status status, const struct gn_err *err);
 /* GANNET_USAGE with a text. */
 gannet_status gn_lib_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* A log on standard error; level_name NULL: that of GANNET_LOG, else warnings. */
+enum gn_status gn_lib_log(const char *level_name, struct gn_log **out, struct gn_err *err);
 /* Whether the group exists; else gannet_error() says so. */
 int gn_lib_has(const gannet_group *group);
 

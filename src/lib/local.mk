@@ -2,16 +2,17 @@
 # position-independent and hidden (SHARED_CFLAGS), of which gannet.map exports gannet_*.
 sharedlibdir = $(libdir)
 sharedlib_PROGRAMS = libgannet.so.0
-libgannet_so_0_SOURCES = src/lib/gannet.h src/lib/lib.c src/lib/lib_internal.h src/lib/lib_op.c
+libgannet_so_0_SOURCES = src/lib/gannet.h src/lib/lib.c src/lib/lib_internal.h src/lib/lib_loader.c src/lib/lib_op.c \
+	src/train/loop/augment_options.c src/train/loop/input.c src/train/loop/staging.c
 libgannet_so_0_CFLAGS = $(SHARED_CFLAGS)
 libgannet_so_0_LDFLAGS = $(AM_LDFLAGS) -shared -Wl,-soname,libgannet.so.0 -Wl,--version-script=$(srcdir)/src/lib/gannet.map -Wl,--as-needed
-libgannet_so_0_LDADD = $(TRANSPORT_LIBS)
+libgannet_so_0_LDADD = $(DATA_LIBS) $(TRANSPORT_LIBS)
 EXTRA_libgannet_so_0_DEPENDENCIES = $(srcdir)/src/lib/gannet.map
 include_HEADERS = src/lib/gannet.h
 # The same objects for programs that are linked statically: one archive, for which the others need not be there.
 lib_LIBRARIES += libgannet.a
 libgannet_a_SOURCES =
-libgannet_a_LIBADD = $(libgannet_so_0_OBJECTS) $(libgannet_transport_a_OBJECTS) $(libgannet_base_a_OBJECTS)
+libgannet_a_LIBADD = $(libgannet_so_0_OBJECTS) $(libgannet_data_a_OBJECTS) $(libgannet_transport_a_OBJECTS) $(libgannet_base_a_OBJECTS)
 # automake takes what is an object for made already
 libgannet_a_DEPENDENCIES = $(libgannet_a_LIBADD)
 nodist_pkgconfig_DATA += src/lib/libgannet.pc
@@ -48,6 +49,7 @@ installed-pkgconfig:
 
 # the backend of torch.distributed: built by pip, no part of make
 EXTRA_DIST += src/bindings/torch/setup.py src/bindings/torch/pyproject.toml src/bindings/torch/gannet_torch/__init__.py src/bindings/torch/gannet_torch/convert.py \
+	src/bindings/torch/gannet_torch/_library.py src/bindings/torch/gannet_torch/data.py \
 	src/bindings/torch/csrc/backend.cpp src/bindings/torch/csrc/backend.h src/bindings/torch/csrc/callbacks.cpp \
 	src/bindings/torch/csrc/callbacks.h src/bindings/torch/csrc/engine.cpp src/bindings/torch/csrc/engine.h \
 	src/bindings/torch/csrc/module.cpp src/bindings/torch/csrc/moves.cpp src/bindings/torch/csrc/moves.h \

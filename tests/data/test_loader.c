@@ -5,10 +5,12 @@
 #include "data/stage/stage.h"
 #include "src/base/crc32c.h"
 #include "src/base/file.h"
+#include "src/base/half.h"
 #include "src/base/philox.h"
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -627,6 +629,132 @@ static void another_batch_goes_on_with_the_right_sample(void **state)
 	gn_loader_destroy(rest);
 }
 
+/* A value of an image as floats [channels][height][width] has it, and as other types and orders do. */
+static void compare_value(const struct gn_loader_options *o, const struct gn_batch *floats, const void *other, uint32_t i, uint32_t c, uint32_t at)
+{
+	const size_t plane = (size_t)o->height * o->width, image = i * plane * o->channels;
+	const size_t place = image + (o->channels_last ? at * o->channels + c : c * plane + at);
+	const float value = floats->images[image + c * plane + at];
+
+	if (o->type == GN_SAMPLE_F32)
+		assert_memory_equal((const float *)other + place, &value, sizeof value);
+	else if (o->type == GN_SAMPLE_BF16)
+		assert_int_equal(((const uint16_t *)other)[place], gn_bf16_of_f32(value));
+	else if (fabsf(((const uint8_t *)other)[place] - (value * o->deviation[c] + o->mean[c]) * 255) > 0.51f)
+		fail_msg("image %u, channel %u, pixel %u: %d, wanted %g", i, c, at, ((const uint8_t *)other)[place],
+			 (double)((value * o->deviation[c] + o->mean[c]) * 255));
+}
+
+/* The same pixels as bytes, bfloat16 and with channels last, also after augmentation and mixing. */
+static void types_and_orders_have_the_same_pixels(void **state)
+{
+	(void)state;
+	for (int t = 0; t < 24; t++) {
+		struct gn_loader_options o = plain, f;
+		struct gn_loader *a, *b;
+
+		o.channels = t % 2 ? 3 : 1;
+		o.height = 40;
+		o.width = 48;
+		o.training = 1;
+		o.augment = GN_AUGMENT_CROP_FLIP;
+		for (int c = 0; c < 3; c++) {
+			o.mean[c] = 0.1f * (float)(4 + c);
+			o.deviation[c] = 0.2f + 0.1f * (float)c;
+		}
+		if (t / 12)
+			o.auto_augment.policy = GN_POLICY_TRIVIAL;
+		f = o;
+		o.type = (enum gn_sample_type)(t / 2 % 3);
+		o.channels_last = t / 6 % 2;
+		f.mixup = o.mixup = o.type != GN_SAMPLE_U8 && t % 5 == 0 ? 0.4 : 0;
+		a = loader(photos, &f);
+		b = loader(photos, &o);
+		must(gn_loader_start(a, 2, 0, NULL), NULL);
+		must(gn_loader_start(b, 2, 0, NULL), NULL);
+		for (int k = 0; k < 3; k++) {
+			struct gn_batch floats = next(a), other = next(b);
+
+			assert_memory_equal(floats.indices, other.indices, o.batch * sizeof *floats.indices);
+			for (uint32_t i = 0; i < o.batch; i++)
+				for (uint32_t c = 0; c < o.channels; c++)
+					for (uint32_t at = 0; at < o.height * o.width; at++)
+						compare_value(&o, &floats, other.images, i, c, at);
+		}
+		gn_loader_destroy(a);
+		gn_loader_destroy(b);
+	}
+}
+
+/* In training, too: images as they lie, and the last ones. */
+static void order_and_rest_can_be_chosen(void **state)
+{
+	struct gn_loader_options o = plain;
+	struct gn_loader *l;
+	struct gn_batch b = {0};
+	char seen[60] = {0};
+
+	(void)state;
+	o.training = o.in_order = 1;
+	l = loader(photos, &o);
+	assert_int_equal(gn_loader_batches(l), 60 / 16);
+	must(gn_loader_start(l, 3, 0, NULL), NULL);
+	for (uint64_t i = 0; i < 48; i++) {
+		if (i % 16 == 0)
+			b = next(l);
+		assert_int_equal(b.indices[i % 16], i);
+	}
+	gn_loader_destroy(l);
+	o.in_order = 0;
+	o.keeps_last = 1;
+	l = loader(photos, &o);
+	assert_int_equal(gn_loader_batches(l), 4);
+	must(gn_loader_start(l, 3, 0, NULL), NULL);
+	for (uint32_t k = 0, moved = 0; k < 4; k++) {
+		b = next(l);
+		assert_int_equal(b.count, k < 3 ? 16 : 12);
+		for (uint32_t i = 0; i < b.count; i++) {
+			moved += b.indices[i] != 16 * k + i;
+			assert_int_equal(seen[b.indices[i]]++, 0);
+		}
+		assert_true(k < 3 || moved > 40);
+	}
+	gn_loader_destroy(l);
+}
+
+/* Batches in the caller's memory, which the loader gives back for other memory. */
+static void memory_of_batches_can_be_the_callers(void **state)
+{
+	struct gn_loader_options o = plain;
+	struct gn_loader *a = loader(photos, &o), *b = loader(photos, &o);
+	const size_t bytes = 16 * image_bytes(&o);
+	void *lent[64], *kept[4];
+	uint32_t count = gn_loader_slots(b);
+
+	(void)state;
+	assert_true(count >= 3 && count <= 60);
+	for (uint32_t i = 0; i < count + 4; i++)
+		lent[i] = aligned_alloc(64, (bytes + 63) / 64 * 64);
+	for (uint32_t i = 0; i < count; i++)
+		gn_loader_lend(b, i, lent[i]);
+	must(gn_loader_start(a, 0, 0, NULL), NULL);
+	must(gn_loader_start(b, 0, 0, NULL), NULL);
+	for (uint32_t k = 0; k < 4; k++) {
+		struct gn_batch mine = next(a), theirs = next(b);
+
+		kept[k] = (void *)(uintptr_t)theirs.images;
+		gn_loader_swap(b, lent[count + k]);
+		assert_memory_equal(mine.images, kept[k], bytes);
+	}
+	must(gn_loader_start(a, 0, 0, NULL), NULL);
+	for (uint32_t k = 0; k < 4; k++)
+		assert_memory_equal(next(a).images, kept[k], bytes);
+	gn_loader_destroy(a);
+	gn_loader_destroy(b);
+	for (uint32_t i = 0; i < count + 4; i++)
+		free(lent[i]);
+}
+
 static void starting_where_there_is_nothing(void **state)
 {
 	struct gn_loader *l = loader(photos, &plain);
@@ -681,6 +809,9 @@ int main(void)
 		cmocka_unit_test(damaged_digits_never_crash),
 		cmocka_unit_test(copies_are_of_the_dataset_that_was_opened),
 		cmocka_unit_test(nonsense_is_refused),
+		cmocka_unit_test(types_and_orders_have_the_same_pixels),
+		cmocka_unit_test(order_and_rest_can_be_chosen),
+		cmocka_unit_test(memory_of_batches_can_be_the_callers),
 		cmocka_unit_test(starting_where_there_is_nothing),
 		cmocka_unit_test(effort_is_of_the_threads_work),
 	};

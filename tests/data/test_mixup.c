@@ -146,7 +146,7 @@ static struct epoch plain, mixed, other;
 /* By definition, from what the loader gives without mixup. */
 static void test_definition(void **state)
 {
-	struct gn_order order = {.seed = 9, .count = IMAGES, .ranks = 1, .batch = 1, .training = 1};
+	struct gn_order order = {.seed = 9, .count = IMAGES, .ranks = 1, .batch = 1, .shuffled = 1, .drops = 1};
 	int blended = 0;
 
 	(void)state;

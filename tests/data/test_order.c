@@ -10,7 +10,7 @@
 
 static struct gn_order order(uint64_t count, uint32_t ranks, uint32_t batch, int training)
 {
-	return (struct gn_order){.seed = 7, .count = count, .ranks = ranks, .batch = batch, .training = training};
+	return (struct gn_order){.seed = 7, .count = count, .ranks = ranks, .batch = batch, .shuffled = training, .drops = training};
 }
 
 static void each_epoch_is_a_permutation(void **state)
@@ -247,9 +247,9 @@ static void nonsense_is_refused(void **state)
 	assert_int_equal(gn_order_check(&o, &err), GN_ERR_DATA);
 	assert_non_null(strstr(err.text, "fewer than a step takes: 104 in batches of 26 on 4 ranks"));
 	assert_non_null(strstr(err.text, "holds 100"));
-	o.training = 0;
+	o.drops = 0;
 	assert_int_equal(gn_order_check(&o, &err), GN_OK);
-	o.training = 1;
+	o.drops = 1;
 	o.batch = 25;
 	assert_int_equal(gn_order_check(&o, &err), GN_OK);
 	o.rank = 4;

@@ -21,7 +21,7 @@ my $top = $ENV{GN_SOURCE} // '.';
 chdir $top or die "$top: $!\n";
 
 # From low to high; folders that share a line are one layer. A folder counts for those below it that are not named themselves.
-my @layers = (['src/base'], ['src/device'], ['kernels', 'transport'], ['src/lib'], ['data'], ['src/train'], ['src/jobs'], ['src/cmd']);
+my @layers = (['src/base'], ['src/device'], ['kernels', 'transport'], ['data'], ['src/train'], ['src/jobs'], ['src/cmd'], ['src/lib']);
 my @constructors = qw(kernels/op.c kernels/host/op.c kernels/ref/op.c kernels/cuda/op.c kernels/cuda/ops.c transport/schedule/algo.c src/train/model/model.c src/cmd/main.c);
 my @at_top = qw(configure.ac Makefile.am src kernels transport slurm data tests bench debian README.md CHANGELOG.md LICENSE);
 

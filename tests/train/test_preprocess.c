@@ -120,7 +120,7 @@ static void net_init(struct net *n, int side, int resize)
 	assert_ok(gn_model_create("resnet18", classes, 3, side, &n->model, &err));
 	make_values(n);
 	assert_ok(gn_input_parse(NULL, NULL, 3, &input, &err));
-	gn_input_loader_options(&input, n->model, &lo);
+	gn_input_loader_options(&input, gn_model_channels(n->model), gn_model_side(n->model), &lo);
 	assert_ok(gn_loader_create(data, &lo, &n->loader, &err));
 	assert_ok(gn_loader_start(n->loader, 0, 0, &err));
 	assert_ok(gn_plan_create(n->model, &po, n->params, NULL, n->buffers, &n->plan, &err));

@@ -85,7 +85,7 @@ static enum gn_status prepare(struct evaluation *e, const struct gn_evaluate_opt
 		status = gn_network_create(&e->info, &e->network, err);
 	if (status)
 		return status;
-	gn_input_loader_options(&e->info.input, e->network.model, &lo);
+	gn_input_loader_options(&e->info.input, gn_model_channels(e->network.model), gn_model_side(e->network.model), &lo);
 	status = gn_loader_create(e->data, &lo, &e->loader, err);
 	if (!status)
 		status = gn_plan_create(e->network.model, &po, e->network.params, NULL, e->network.buffers, &e->plan, err);

@@ -1,13 +1,10 @@
 #include "src/train/loop/input.h"
 
-#include "src/base/thread_pool.h"
 #include "src/train/loop/augment_options.h"
-#include "src/train/plan/contention.h"
 #include "src/base/sha256.h"
 #include "src/base/strbuf.h"
 
 #include <math.h>
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -117,11 +114,10 @@ enum gn_status gn_input_augment_parse(const char *text, int side, enum gn_augmen
 	return gn_err_set(err, GN_ERR_USAGE, "augmentation '%s' is none of auto, none, crop-flip, shift, shift-flip", text);
 }
 
-void gn_input_loader_options(const struct gn_input_spec *input, const struct gn_model *model,
-			     struct gn_loader_options *out)
+void gn_input_loader_options(const struct gn_input_spec *input, int channels, int side, struct gn_loader_options *out)
 {
-	out->channels = (uint32_t)gn_model_channels(model);
-	out->height = out->width = (uint32_t)gn_model_side(model);
+	out->channels = (uint32_t)channels;
+	out->height = out->width = (uint32_t)side;
 	out->resize_shorter = (uint32_t)input->resize_shorter;
 	out->interpolation = input->interpolation;
 	for (int c = 0; c < 3; c++) {
@@ -130,14 +126,13 @@ void gn_input_loader_options(const struct gn_input_spec *input, const struct gn_
 	}
 }
 
-int gn_input_is_crops(const struct gn_input_spec *input, const struct gn_model *model, const struct gn_plan_options *on,
-			struct gn_plan_pixels *pixels)
+int gn_input_is_crops(const struct gn_input_spec *input, int channels, const struct gn_plan_options *on, struct gn_plan_pixels *pixels)
 {
 	for (int c = 0; pixels && c < 3; c++) {
 		pixels->mean[c] = (float)input->mean[c];
 		pixels->deviation[c] = (float)input->deviation[c];
 	}
-	return on->backend == GN_BACKEND_CUDA && gn_model_channels(model) == 3;
+	return on->backend == GN_BACKEND_CUDA && channels == 3;
 }
 
 enum gn_status gn_input_sampling(const char *sampling, const struct gn_dataset *dataset, uint64_t seed, struct gn_balance **out,
@@ -163,26 +158,18 @@ enum gn_status gn_input_sampling(const char *sampling, const struct gn_dataset *
 	return status;
 }
 
-enum gn_status gn_input_train_options(const struct gn_train_options *o, const struct gn_input_spec *input, const struct gn_model *model, int full,
+enum gn_status gn_input_train_options(const struct gn_train_options *o, const struct gn_input_spec *input, int channels, int side, int full,
 				      struct gn_loader_options *out, struct gn_err *err)
 {
 	enum gn_status status;
 
 	out->seed = (uint64_t)o->seed;
 	out->training = 1;
-	gn_input_loader_options(input, model, out);
+	gn_input_loader_options(input, channels, side, out);
 	out->resize_shorter = (uint32_t)((uint64_t)out->resize_shorter * out->height / (uint64_t)full);
 	out->pad = (o->pad >= 0 ? (uint32_t)o->pad : (uint32_t)full / 14) * out->height / (uint32_t)full;
 	status = gn_input_augment_parse(o->augment, full, &out->augment, err);
 	return status ? status : gn_augment_options_parse(o, out, err);
-}
-
-void gn_input_threads(int64_t threads, const struct gn_world *world, struct gn_log *log)
-{
-	int ranks = gn_world_local_size(world), share = gn_cpu_count() / ranks;
-
-	omp_set_num_threads(threads > 0 ? (int)threads : share > 0 ? share : 1);
-	gn_contention_watch(ranks, gn_world_local_rank(world) ? NULL : log);
 }
 
 enum gn_status gn_input_classes_digest(const struct gn_dataset *dataset, char hex[65], struct gn_err *err)

@@ -23,18 +23,15 @@ enum gn_status gn_input_of_train(const struct gn_train_options *o, int channels,
 /* "auto": random resized crops and flips for sides of 64 and more, shifts below; none, crop-flip, shift, shift-flip. */
 enum gn_status gn_input_augment_parse(const char *text, int side, enum gn_augment *out, struct gn_err *err);
 /* The fields that training and evaluation share. */
-void gn_input_loader_options(const struct gn_input_spec *input, const struct gn_model *model,
-			     struct gn_loader_options *out);
+void gn_input_loader_options(const struct gn_input_spec *input, int channels, int side, struct gn_loader_options *out);
 /* Whether a plan that trains with these options takes images as crops: a GPU does, of three channels. pixels: for the plan, when it does;
  * may be NULL. */
-int gn_input_is_crops(const struct gn_input_spec *input, const struct gn_model *model, const struct gn_plan_options *on,
-			struct gn_plan_pixels *pixels);
+int gn_input_is_crops(const struct gn_input_spec *input, int channels, const struct gn_plan_options *on, struct gn_plan_pixels *pixels);
 /* --sampling balanced over the classes of a dataset (data/sample/balance.h); the caller destroys *out. "shuffled" and NULL: *out is NULL. */
 enum gn_status gn_input_sampling(const char *sampling, const struct gn_dataset *dataset, uint64_t seed, struct gn_balance **out,
 				 struct gn_err *err);
-/* What training does to images: the fields of out that options o, input and the side of the images decide. model: at that side; full: the
- * side that o means. */
-enum gn_status gn_input_train_options(const struct gn_train_options *o, const struct gn_input_spec *input, const struct gn_model *model, int full,
+/* What training does to images: the fields of out that options o, input and the side of the images decide. full: the side that o means. */
+enum gn_status gn_input_train_options(const struct gn_train_options *o, const struct gn_input_spec *input, int channels, int side, int full,
 				      struct gn_loader_options *out, struct gn_err *err);
 /* Sets the OpenMP threads of this process: threads, or when that is 0 this rank's share of the processors it may use. One rank a node warns
  * on log when they do not get them (gn_contention_watch()), until the log is NULL. */

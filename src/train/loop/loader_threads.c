@@ -1,9 +1,12 @@
-/* --loader-threads auto: how many threads read and decode, from what the first steps take. */
+/* Threads of a rank: those that compute, and with --loader-threads auto how many threads read and decode, from what the first steps take. */
 #include "src/train/loop/session.h"
 
 #include "src/base/thread_pool.h"
+#include "src/train/loop/input.h"
+#include "src/train/plan/contention.h"
 
 #include <math.h>
+#include <omp.h>
 #include <unistd.h>
 
 enum { FIRST_GUESS = 2, MOST = 64, FIRST_STEPS = 8, GROWTH = 4, DECISIONS = 3 };
@@ -90,4 +93,12 @@ void gn_loader_threads_note(struct gn_session *s, double step_s, double waited_s
 	t->after *= GROWTH;
 	t->steps = 0;
 	t->step_s = t->waited_s = 0;
+}
+
+void gn_input_threads(int64_t threads, const struct gn_world *world, struct gn_log *log)
+{
+	int ranks = gn_world_local_size(world), share = gn_cpu_count() / ranks;
+
+	omp_set_num_threads(threads > 0 ? (int)threads : share > 0 ? share : 1);
+	gn_contention_watch(ranks, gn_world_local_rank(world) ? NULL : log);
 }

@@ -215,7 +215,7 @@ static enum gn_status prepare(struct predictor *p, struct gn_err *err)
 		status = gn_network_create(&p->info, &p->network, err);
 	if (status)
 		return status;
-	gn_input_loader_options(&p->info.input, p->network.model, &p->loader);
+	gn_input_loader_options(&p->info.input, gn_model_channels(p->network.model), gn_model_side(p->network.model), &p->loader);
 	p->record_bytes = sizeof(struct head) + batch * (sizeof(struct gn_predict_slot) + classes * sizeof(float));
 	p->mine = calloc(1, p->record_bytes);
 	p->all = calloc((size_t)gn_comm_size(p->comm), p->record_bytes);

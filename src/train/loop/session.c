@@ -153,7 +153,7 @@ static enum gn_status make_loaders(struct gn_session *s, struct gn_err *err)
 		return status;
 	lo.rank = alone ? (uint32_t)gn_comm_rank(s->comm) : lo.rank; /* each rank evaluates the whole network */
 	lo.ranks = alone ? (uint32_t)gn_comm_size(s->comm) : lo.ranks;
-	gn_input_loader_options(&s->checkpoint.info.input, s->model, &lo);
+	gn_input_loader_options(&s->checkpoint.info.input, gn_model_channels(s->model), gn_model_side(s->model), &lo);
 	return gn_loader_create(s->data.val, &lo, &s->data.val_loader, err);
 }
 

@@ -84,13 +84,14 @@ enum gn_status gn_session_make_loader(struct gn_session *s, struct gn_err *err)
 		.profiler = s->metrics.trace ? decoded : NULL, .profiler_context = s->metrics.trace,
 		.balance = s->data.balance, .threads = gn_loader_threads_most(s), .prefetch_bytes = (size_t)o->prefetch,
 	};
-	enum gn_status status = gn_input_train_options(o, &s->checkpoint.info.input, train_model(s), full, &lo, err);
+	enum gn_status status = gn_input_train_options(o, &s->checkpoint.info.input, gn_model_channels(s->model),
+						       gn_model_side(train_model(s)), full, &lo, err);
 
 	if (status)
 		return status;
 	if (!gn_session_reads_images(s))
 		lo.prefetch_bytes = 0; /* it counts steps, and is not started */
-	lo.crops = !gn_loader_needs_floats(&lo) && gn_input_is_crops(&s->checkpoint.info.input, s->model, &s->device, NULL);
+	lo.crops = !gn_loader_needs_floats(&lo) && gn_input_is_crops(&s->checkpoint.info.input, gn_model_channels(s->model), &s->device, NULL);
 	s->replica.next = next_batch;
 	s->replica.next_context = s;
 	s->replica.trace = s->metrics.trace;
@@ -143,7 +144,7 @@ enum gn_status gn_session_make_plan(struct gn_session *s, struct gn_err *err)
 	/* On a GPU the host's clock has the times of queueing, and a profiler keeps steps from being replayed. */
 	po.profiler = s->metrics.trace && s->device.backend != GN_BACKEND_CUDA ? &s->metrics.profiler : NULL;
 	status = gn_augment_options_parse(o, &lo, err);
-	if (!gn_loader_needs_floats(&lo) && gn_input_is_crops(&s->checkpoint.info.input, s->model, &po, &pixels))
+	if (!gn_loader_needs_floats(&lo) && gn_input_is_crops(&s->checkpoint.info.input, gn_model_channels(s->model), &po, &pixels))
 		po.pixels = &pixels;
 	return status ? status : gn_replica_set_plan(&s->replica, s->pipeline ? gn_session_own_model(s) : train_model(s), &po, err);
 }

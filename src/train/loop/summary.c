@@ -25,7 +25,7 @@ static void put_input(const struct gn_session *s, struct gn_strbuf *out)
 	struct gn_loader_options lo = {.augment = GN_AUGMENT_NONE};
 	enum gn_augment augment = GN_AUGMENT_NONE;
 
-	gn_input_loader_options(&s->checkpoint.info.input, s->model, &lo);
+	gn_input_loader_options(&s->checkpoint.info.input, gn_model_channels(s->model), gn_model_side(s->model), &lo);
 	gn_input_augment_parse(o->augment, side, &augment, NULL); /* was parsed without an error before */
 	gn_strbuf_printf(out, "input %dx%dx%d, %s", gn_model_channels(s->model), side, side, names[augment]);
 	if (augment == GN_AUGMENT_SHIFT || augment == GN_AUGMENT_SHIFT_FLIP)
