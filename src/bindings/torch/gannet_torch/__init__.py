@@ -1,4 +1,4 @@
-"""Gannet's collectives for torch.distributed: init_process_group("gannet").
+"""Gannet's collectives for torch.distributed: init_process_group("gannet"). gannet_torch.data: its images, for PyTorch and numpy.
 
 Once this package is installed PyTorch loads it by itself (entry point torch.backends); `import gannet_torch` does the same. The compiled
 part is loaded where a process group begins: `python -m gannet_torch.convert` works without it.
@@ -12,8 +12,11 @@ def autoload():
     """PyTorch calls this while it is imported, also from the next line, before which it has to be defined. Registration happens below."""
 
 
-import torch
-import torch.distributed as dist
+try:
+    import torch
+    import torch.distributed as dist
+except ImportError:  # gannet_torch.data for numpy, and the part that needs none
+    torch = None
 
 _KEY = "gannet/rendezvous"
 
@@ -61,4 +64,5 @@ def _register():
         dist.Backend.register_backend("gannet", _create, extended_api=True, devices=devices)
 
 
-_register()
+if torch is not None and dist.is_available():
+    _register()
