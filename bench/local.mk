@@ -18,7 +18,7 @@ EXTRA_DIST += bench/parallel/run bench/parallel/report bench/parallel/accuracy b
 # Programs of their own, built by bench/peers/run, and scripts: no part of make.
 EXTRA_DIST += bench/peers/run bench/peers/report bench/peers/stream bench/peers/main.c bench/peers/peer.h \
 	bench/peers/apart.c bench/peers/floor.c bench/peers/gloo.cc bench/peers/mpi.c bench/peers/shell \
-	bench/peers/verbs.sh bench/peers/secure bench/peers/step bench/peers/torch bench/peers/torch_step
+	bench/peers/verbs.sh bench/peers/loader bench/peers/loader_way bench/peers/secure bench/peers/step bench/peers/torch bench/peers/torch_step
 EXTRA_DIST += bench/data/io bench/data/stage
-EXTRA_DIST += bench/photos/run bench/photos/cut.c bench/photos/peer bench/photos/scaled
+EXTRA_DIST += bench/photos/run bench/photos/cut.c bench/photos/scaled
 EXTRA_DIST += bench/train/elastic bench/train/torch_elastic bench/train/checkpoint bench/train/checkpoint_report bench/train/torch_checkpoint
