@@ -67,7 +67,7 @@ CLEANFILES += gannet.bash
 # A page for each command, from the table that parses its options: nothing here to keep in step.
 dist_man_MANS += src/man/gannet.1
 dist_doc_DATA = README.md CHANGELOG.md LICENSE src/man/gannet.conf src/man/data-path.svg src/man/architecture.svg src/man/pipelines.svg \
-	src/man/checkpoints.md src/man/containers.md src/man/data.md src/man/design.md src/man/exec.md src/man/fabric.md src/man/first-day.md src/man/formats.md src/man/gpus.md src/man/logs.md \
+	src/man/checkpoints.md src/man/containers.md src/man/data.md src/man/design.md src/man/exec.md src/man/fabric.md src/man/first-day.md src/man/formats.md src/man/gpus.md src/man/loader.md src/man/logs.md \
 	src/man/nccl-plugin.md src/man/peers.md src/man/preflight.md src/man/preprocessing.md src/man/security.md src/man/sim.md src/man/site.md \
 	src/man/slurm.md src/man/submit.md src/man/summary.md src/man/sweep.md src/man/torch.md src/man/training.md
 simdir = $(pkgdatadir)/sim

@@ -20,7 +20,7 @@ needs() {
 	nccl-plugin) echo "srun and NCCL" ;;
 	peers) echo "other software, and minutes" ;;
 	security) echo "a run on this node" ;;
-	torch) echo "PyTorch, and minutes" ;;
+	loader | torch) echo "PyTorch, and minutes" ;;
 	*) return 1 ;;
 	esac
 }
