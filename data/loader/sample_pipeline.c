@@ -150,10 +150,12 @@ static enum gn_status resize(struct gn_sample_pipeline *r, const struct drawn *d
 	return gn_resizer_run(r->resizer, &d->pixels, p.x, p.y, p.from_width, p.from_height, &t, err);
 }
 
-/* Bicubic values may lie outside 0..255. */
+/* Bicubic values may lie outside 0..255. Limited as integers: comparisons of floats keep GCC from vector instructions. */
 static inline uint8_t rounded(float v)
 {
-	return (uint8_t)(int)((v < 0 ? 0 : v > 255 ? 255 : v) + 0.5f);
+	const int level = (int)(v + 0.5f);
+
+	return (uint8_t)(level < 0 ? 0 : level > 255 ? 255 : level);
 }
 
 GN_VECTOR static void round_grey(const float *restrict grey, size_t count, uint8_t *restrict out)
