@@ -78,6 +78,13 @@ gannet_status gn_lib_usage(const char *format, ...)
 	return GANNET_USAGE;
 }
 
+gannet_status gn_lib_check_size(const char *name, size_t size_bytes, size_t most_bytes)
+{
+	if (size_bytes < sizeof(size_t) || size_bytes > most_bytes)
+		return gn_lib_usage("%s of %zu bytes, of another version than this library (%s)", name, size_bytes, gn_version());
+	return GANNET_OK;
+}
+
 int gn_lib_has(const gannet_group *group)
 {
 	for (const gannet_group *g = lib.groups; g; g = g->next)
@@ -153,8 +160,8 @@ gannet_status gannet_init(const gannet_options *options, gannet_group **world)
 
 	if (lib.world || lib.finalized)
 		return gn_lib_usage("gannet_init() was called before: a process has one world");
-	if (options && (options->size_bytes < sizeof(size_t) || options->size_bytes > sizeof o))
-		return gn_lib_usage("gannet_options of %zu bytes, of another version than this library (%s)", options->size_bytes, gn_version());
+	if (options && gn_lib_check_size("gannet_options", options->size_bytes, sizeof o))
+		return GANNET_USAGE;
 	if (options)
 		memcpy(&o, options, options->size_bytes);
 	status = open_world(&o, &comm, &err);

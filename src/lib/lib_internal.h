@@ -26,6 +26,8 @@ struct gannet_op {
 gannet_status gn_lib_result(enum gn_status status, const struct gn_err *err);
 /* GANNET_USAGE with a text. */
 gannet_status gn_lib_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* GANNET_USAGE for a structure of the caller's that is of a later version: longer than this library's; earlier ones are shorter. */
+gannet_status gn_lib_check_size(const char *name, size_t size_bytes, size_t most_bytes);
 /* A log on standard error; level_name NULL: that of GANNET_LOG, else warnings. */
 enum gn_status gn_lib_log(const char *level_name, struct gn_log **out, struct gn_err *err);
 /* Whether the group exists; else gannet_error() says so. */

@@ -180,9 +180,8 @@ gannet_status gannet_loader_open(gannet_dataset *d, const gannet_loader_options 
 	struct gn_err err;
 	enum gn_status status;
 
-	if (options->size_bytes < sizeof(size_t) || options->size_bytes > sizeof o)
-		return gn_lib_usage("gannet_loader_options of %zu bytes, of another version than this library (%s)", options->size_bytes,
-				    gannet_version());
+	if (gn_lib_check_size("gannet_loader_options", options->size_bytes, sizeof o))
+		return GANNET_USAGE;
 	memcpy(&o, options, options->size_bytes);
 	l = calloc(1, sizeof *l);
 	status = l ? create(d, &o, l, &err) : gn_err_set(&err, GN_ERR_NO_MEMORY, "no memory for a loader");
@@ -208,8 +207,8 @@ gannet_status gannet_loader_shape(const gannet_loader *l, gannet_loader_facts *o
 				 (int)gn_loader_slots(l->loader), (int)l->options.channels, (int)l->options.height, (int)l->options.width,
 				 gn_loader_mixes(&l->options)};
 
-	if (out->size_bytes < sizeof(size_t) || out->size_bytes > sizeof f)
-		return gn_lib_usage("gannet_loader_facts of %zu bytes, of another version than this library (%s)", out->size_bytes, gannet_version());
+	if (gn_lib_check_size("gannet_loader_facts", out->size_bytes, sizeof f))
+		return GANNET_USAGE;
 	f.size_bytes = out->size_bytes;
 	memcpy(out, &f, f.size_bytes);
 	return GANNET_OK;
@@ -234,8 +233,8 @@ gannet_status gannet_loader_next(gannet_loader *l, void *memory, gannet_batch *o
 	struct gn_err err;
 	enum gn_status status;
 
-	if (out->size_bytes < sizeof(size_t) || out->size_bytes > sizeof batch)
-		return gn_lib_usage("gannet_batch of %zu bytes, of another version than this library (%s)", out->size_bytes, gannet_version());
+	if (gn_lib_check_size("gannet_batch", out->size_bytes, sizeof batch))
+		return GANNET_USAGE;
 	status = gn_loader_next(l->loader, &b, &err);
 	if (status && status != GN_ERR_NOT_FOUND)
 		return gn_lib_result(status, &err);

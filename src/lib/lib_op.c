@@ -27,8 +27,8 @@ static gannet_status checked(const gannet_group *group, const gannet_args *args,
 
 	if (!gn_lib_has(group))
 		return GANNET_USAGE;
-	if (args->size_bytes < sizeof(size_t) || args->size_bytes > sizeof a)
-		return gn_lib_usage("gannet_args of %zu bytes, of another version than this library (%s)", args->size_bytes, gannet_version());
+	if (gn_lib_check_size("gannet_args", args->size_bytes, sizeof a))
+		return GANNET_USAGE;
 	memcpy(&a, args, args->size_bytes);
 	if ((unsigned)a.what > GANNET_ALL_TO_ALL || (unsigned)a.type > GANNET_BF16 || (unsigned)a.reduction > GANNET_AVERAGE)
 		return gn_lib_usage("no such collective (%d), type (%d) or reduction (%d)", (int)a.what, (int)a.type, (int)a.reduction);

@@ -330,7 +330,8 @@ def refusals():
     refused(ValueError, "mixup= needs a value", lambda: loader(transform=Train(64, mixup=True)))
     refused(ValueError, "unknown option mixup=False", lambda: loader(transform=Train(64, mixup=False)))
     refused(ValueError, "--help", lambda: loader(transform=["--help"]))
-    refused(TypeError, "the loader's", lambda: loader(transform=Train(64, seed=3)))
+    for wrong in Train(64, seed=3), ["--side=64", "--seed=3"]:
+        refused(TypeError, "the loader's", lambda: loader(transform=wrong))
     for wrong in "--side=64", len, 3:
         refused(TypeError, "a list of words", lambda: loader(transform=wrong))
     refused(ValueError, "is not a path", lambda: loader(data=photos + "\0b"))

@@ -50,21 +50,22 @@ _EVALUATES = "resize", "interpolation", "mean", "deviation", "channels"
 
 def _words(transform, seed):
     """The options of gannet train, flags last: one that wants a value says so."""
+    words = []
     if isinstance(transform, dict):
-        words = []
         for name, value in transform.items():
             word = name.replace("_", "-")
-            if word == "seed":
-                raise TypeError("seed= is the loader's, not the transform's")
             if value is True or value is False:
                 words.append(f"--{word}" if value else f"--no-{word}")
-            elif name != "evaluates" and value is not None:
+            elif value is not None:
                 words.append(f"--{word}=" + (",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)))
+        words.sort(key=lambda word: "=" not in word)
     elif isinstance(transform, (list, tuple)) and all(isinstance(word, str) for word in transform):
-        words = list(transform)
+        words.extend(transform)
     else:
         raise TypeError(f"transform={transform!r}: give Train(...), Eval(...) or a list of words of gannet train; transforms that are functions are for Shards")
-    return sorted([*words, f"--seed={seed}"], key=lambda word: word.startswith("--") and "=" not in word and isinstance(transform, dict))
+    if any(word.startswith("--seed") for word in words):
+        raise TypeError("seed= is the loader's, not the transform's")
+    return [f"--seed={seed}", *words]
 
 
 def _from_environment(name, default):
