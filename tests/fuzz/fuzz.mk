@@ -3,7 +3,7 @@
 # and both in local.mk's EXTRA_DIST.
 FUZZERS = handshake image labels manifest safetensors shard tar
 CODE = $(filter-out $(SOURCE)/data/stage/%,$(wildcard $(SOURCE)/src/base/*.c $(SOURCE)/data/*/*.c)) $(SOURCE)/src/train/model/safetensors.c $(SOURCE)/tests/fuzz/scratch.c \
-	$(patsubst %,$(SOURCE)/transport/auth/%.c,handshake net sealed_stream secret)
+	$(patsubst %,$(SOURCE)/transport/auth/%.c,handshake net secret)
 CC = clang
 FUZZ_FLAGS = -std=c11 -g -O1 -fno-omit-frame-pointer -pthread -fno-sanitize-recover=undefined
 SANITIZE = address,undefined

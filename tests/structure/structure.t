@@ -10,6 +10,7 @@
 #   names      what comments of sources, the pages and the README name is there: paths of the tree (a built program by its source),
 #              and every NAME.h and NAME.c, but for headers of other packages in <>
 #   table      tests/README.md has a row for each test file, and no other; each is in a local.mk
+#   fuzz       the sources that tests/fuzz/fuzz.mk names are there: nothing else builds from it before the end of CI
 #   functions  no shell script defines a function twice
 #
 # tests/structure/exceptions lists what breaks a rule today, a line each. One that is broken no longer must be taken out: the list
@@ -143,6 +144,16 @@ for my $test (map { s/\.c$//r } map { glob "tests/$_" } '*/*.t', '*/test_*.c', '
 }
 broken('table', "$_ has a row and is not there") for grep { $lists !~ /\b\Q$_\E\b/ } sort keys %rows;
 
+{
+    open my $make, '<', 'tests/fuzz/fuzz.mk' or die "tests/fuzz/fuzz.mk: $!\n";
+    my $text = do { local $/; <$make> };
+    while ($text =~ m{\$\(patsubst %,\$\(SOURCE\)/(\S+)/%\.c,([\w ]+)\)}g) {
+        my ($in, @names) = ($1, split ' ', $2);
+        broken('fuzz', "$in/$_.c is not there") for grep { !$there{"$in/$_.c"} } @names;
+    }
+    while ($text =~ m{\$\(SOURCE\)/([\w/]+\.c)\b}g) { broken('fuzz', "$1 is not there") if !$there{$1} }
+}
+
 # Bash says nothing when a script defines a function twice, and takes the last: what an edit left behind replaces what it wrote.
 for my $script (grep { -T } split /\n/, `find .ci bench debian slurm src tests -type f -size -200k`) {
     open my $in, '<', $script or die "$script: $!\n";
@@ -158,7 +169,7 @@ while (<$exceptions>) {
     $allowed{$1}{$2} = 1 if /^(\w+) (.+)/;
 }
 my ($point, $failed) = (0, 0);
-for my $rule (qw(layers folders files internal top names table functions)) {
+for my $rule (qw(layers folders files internal top names table fuzz functions)) {
     my @new = grep { !$allowed{$rule}{$_} } sort keys %{$found{$rule} // {}};
     my @gone = grep { !$found{$rule}{$_} } sort keys %{$allowed{$rule} // {}};
     print "# $rule $_\n" for @new;
