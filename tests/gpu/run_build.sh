@@ -76,7 +76,7 @@ find_nvidia() {
 
 # Sources of the kernels, and of the operators where there is cuDNN; none needs another library.
 kernels_sources() {
-	printf '%s\n' kernels/cuda/*.cu src/device/*.c kernels/*.c kernels/ref/*.c data/sample/resize{,_rows}.c \
+	printf '%s\n' kernels/cuda/*.cu src/device/*.c kernels/*.c kernels/ref/*.c data/sample/resize.c \
 		tests/gpu/{no_host,fixture,check_*,test_kernels,bench_kernels}.c tests/kernels/ref_optim.c
 	printf '%s\n' src/base/*.c | grep -v -e /cipher_file -e /data_key -e /sha256 -e /version
 	[[ ! $operators ]] || printf '%s\n' kernels/cuda/{autotune,blas*,dnn*,op*}.c tests/gpu/{ops_*,test_dnn,test_ops}.c

@@ -10,7 +10,8 @@
 #   names      what comments of sources, the pages and the README name is there: paths of the tree (a built program by its source),
 #              and every NAME.h and NAME.c, but for headers of other packages in <>
 #   table      tests/README.md has a row for each test file, and no other; each is in a local.mk
-#   fuzz       the sources that tests/fuzz/fuzz.mk names are there: nothing else builds from it before the end of CI
+#   builds     the sources that tests/fuzz/fuzz.mk and tests/gpu/run_build.sh name are there: what else builds from these is the end of CI,
+#              or of every third one
 #   functions  no shell script defines a function twice
 #
 # tests/structure/exceptions lists what breaks a rule today, a line each. One that is broken no longer must be taken out: the list
@@ -149,9 +150,17 @@ broken('table', "$_ has a row and is not there") for grep { $lists !~ /\b\Q$_\E\
     my $text = do { local $/; <$make> };
     while ($text =~ m{\$\(patsubst %,\$\(SOURCE\)/(\S+)/%\.c,([\w ]+)\)}g) {
         my ($in, @names) = ($1, split ' ', $2);
-        broken('fuzz', "$in/$_.c is not there") for grep { !$there{"$in/$_.c"} } @names;
+        broken('builds', "$in/$_.c is not there") for grep { !$there{"$in/$_.c"} } @names;
     }
-    while ($text =~ m{\$\(SOURCE\)/([\w/]+\.c)\b}g) { broken('fuzz', "$1 is not there") if !$there{$1} }
+    while ($text =~ m{\$\(SOURCE\)/([\w/]+\.c)\b}g) { broken('builds', "$1 is not there") if !$there{$1} }
+}
+
+{
+    open my $script, '<', 'tests/gpu/run_build.sh' or die "tests/gpu/run_build.sh: $!\n";
+    my %words = map { $_ => 1 } map { m{(?<![\w/.*'"])((?:src|kernels|transport|data|tests)/[\w./*{},]+\.(?:cu?|sh))(?![\w.])}g } <$script>;
+    for my $word (sort keys %words) {
+        broken('builds', "$_ is not there") for grep { !/\*/ && !$there{$_} } split ' ', `bash -c 'echo $word'`;
+    }
 }
 
 # Bash says nothing when a script defines a function twice, and takes the last: what an edit left behind replaces what it wrote.
@@ -169,7 +178,7 @@ while (<$exceptions>) {
     $allowed{$1}{$2} = 1 if /^(\w+) (.+)/;
 }
 my ($point, $failed) = (0, 0);
-for my $rule (qw(layers folders files internal top names table fuzz functions)) {
+for my $rule (qw(layers folders files internal top names table builds functions)) {
     my @new = grep { !$allowed{$rule}{$_} } sort keys %{$found{$rule} // {}};
     my @gone = grep { !$found{$rule}{$_} } sort keys %{$allowed{$rule} // {}};
     print "# $rule $_\n" for @new;
