@@ -83,14 +83,8 @@ enum gn_status gn_manifest_seal(struct gn_manifest *m, struct gn_err *err)
 
 static void json_shard(struct gn_json *j, const struct gn_manifest_shard *s)
 {
-	gn_json_object(j, NULL);
-	gn_json_string(j, "file", s->file);
-	gn_json_uint(j, "samples", s->samples);
-	gn_json_uint(j, "bytes", s->size_bytes);
-	gn_json_string(j, "sha256", s->sha256);
-	gn_json_uint(j, "data_offset", s->data_offset);
-	gn_json_uint(j, "data_bytes", s->data_bytes);
-	gn_json_string(j, "head_sha256", s->head_sha256);
+	gn_json_put(j, "{ file %s samples %lu bytes %lu sha256 %s data_offset %lu data_bytes %lu head_sha256 %s", s->file, s->samples,
+		    s->size_bytes, s->sha256, s->data_offset, s->data_bytes, s->head_sha256);
 	if (s->salt[0])
 		gn_json_string(j, "salt", s->salt);
 	gn_json_end(j);
@@ -98,35 +92,19 @@ static void json_shard(struct gn_json *j, const struct gn_manifest_shard *s)
 
 static void json_manifest(struct gn_json *j, const struct gn_manifest *m)
 {
-	gn_json_object(j, NULL);
-	gn_json_string(j, "format", "gannet-dataset");
-	gn_json_int(j, "version", m->version);
-	gn_json_string(j, "digest", m->digest);
-	gn_json_uint(j, "samples", m->samples);
-	gn_json_uint(j, "seed", m->seed);
-	gn_json_uint(j, "skipped", m->skipped);
+	gn_json_put(j, "{ format gannet-dataset version %u digest %s samples %lu seed %lu skipped %lu", m->version, m->digest, m->samples,
+		    m->seed, m->skipped);
 	if (m->exif_rotate)
 		gn_json_bool(j, "exif_rotate", 1);
-	if (m->key_check[0]) {
-		gn_json_object(j, "encryption");
-		gn_json_string(j, "cipher", CIPHER);
-		gn_json_string(j, "key_check", m->key_check);
-		gn_json_string(j, "mac", m->mac);
-		gn_json_end(j);
-	}
+	if (m->key_check[0])
+		gn_json_put(j, "encryption { cipher %s key_check %s mac %s }", CIPHER, m->key_check, m->mac);
 	gn_json_array(j, "classes");
-	for (uint32_t i = 0; i < m->class_count; i++) {
-		gn_json_object(j, NULL);
-		gn_json_string(j, "name", m->classes[i].name);
-		gn_json_uint(j, "samples", m->classes[i].samples);
-		gn_json_end(j);
-	}
-	gn_json_end(j);
-	gn_json_array(j, "shards");
+	for (uint32_t i = 0; i < m->class_count; i++)
+		gn_json_put(j, "{ name %s samples %lu }", m->classes[i].name, m->classes[i].samples);
+	gn_json_put(j, "] shards [");
 	for (uint32_t i = 0; i < m->shard_count; i++)
 		json_shard(j, &m->shards[i]);
-	gn_json_end(j);
-	gn_json_end(j);
+	gn_json_put(j, "] }");
 }
 
 enum gn_status gn_manifest_save(const struct gn_manifest *m, const char *directory, struct gn_err *err)

@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -171,6 +172,72 @@ void gn_json_null(struct gn_json *j, const char *key)
 {
 	begin_value(j, key);
 	gn_strbuf_puts(&j->text, "null");
+}
+
+/* One value by its conversion, without the '%'. */
+static void put(struct gn_json *j, const char *key, const char *conversion, va_list *values)
+{
+	switch (*conversion) {
+	case 's':
+		gn_json_string(j, key, va_arg(*values, const char *));
+		break;
+	case 'd':
+		gn_json_int(j, key, va_arg(*values, int));
+		break;
+	case 'u':
+		gn_json_uint(j, key, va_arg(*values, unsigned));
+		break;
+	case 'l':
+		if (conversion[1] == 'd')
+			gn_json_int(j, key, va_arg(*values, long));
+		else
+			gn_json_uint(j, key, va_arg(*values, unsigned long));
+		break;
+	case 'z':
+		gn_json_uint(j, key, va_arg(*values, size_t));
+		break;
+	case '.':
+		gn_json_fixed(j, key, va_arg(*values, double), atoi(conversion + 1));
+		break;
+	default:
+		gn_json_double(j, key, va_arg(*values, double));
+	}
+}
+
+void gn_json_put(struct gn_json *j, const char *format, ...)
+{
+	char key[64], word[64];
+	int read;
+	va_list values;
+
+	va_start(values, format);
+	for (; sscanf(format, "%63s%n", key, &read) == 1; format += read) {
+		size_t last = strlen(key) - 1;
+
+		if (*key == '{' || *key == '}' || *key == ']') {
+			if (*key == '{')
+				gn_json_object(j, NULL);
+			else
+				gn_json_end(j);
+			continue;
+		}
+		format += read;
+		if (sscanf(format, "%63s%n", word, &read) != 1)
+			break;
+		if (*word == '{') {
+			gn_json_object(j, key);
+		} else if (*word == '[') {
+			gn_json_array(j, key);
+		} else if (*word != '%') {
+			gn_json_string(j, key, word);
+		} else if (key[last] == '?') {
+			key[last] = 0;
+			gn_json_bool(j, key, va_arg(values, int));
+		} else {
+			put(j, key, word + 1, &values);
+		}
+	}
+	va_end(values);
 }
 
 const char *gn_json_text(const struct gn_json *j)

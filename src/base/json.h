@@ -4,6 +4,7 @@
  * U+FFFD, so that the output always parses. Jansson reads JSON; this module only writes it.
  *
  *     gn_json_begin(&j); gn_json_int(&j, "step", 3); gn_json_end(&j);      ->  {"step": 3}
+ *     gn_json_put(&j, "step %d loss %.2f", 3, 0.5);                        ->  "step": 3, "loss": 0.50
  *
  * Thread safety: a writer belongs to one thread.
  */
@@ -41,6 +42,11 @@ void gn_json_double(struct gn_json *j, const char *key, double value);
 void gn_json_fixed(struct gn_json *j, const char *key, double value, int digits);
 void gn_json_bool(struct gn_json *j, const char *key, int value);
 void gn_json_null(struct gn_json *j, const char *key);
+/* Members of an object by a format of words: a key of at most 63 bytes and the conversion of its value as in printf. %s, %d, %ld, %u, %lu and
+ * %zu are as gn_json_string(), gn_json_int() and gn_json_uint(), %g as gn_json_double(), %.3f as gn_json_fixed() with 3 digits. A key that
+ * ends in '?' takes %d as gn_json_bool(); a word in place of a conversion is a string. "KEY {", "KEY [" and, in arrays, "{" open what "}" and
+ * "]" end, in the same format or in another. */
+void gn_json_put(struct gn_json *j, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Borrowed, valid until the next change. */
 const char *gn_json_text(const struct gn_json *j);

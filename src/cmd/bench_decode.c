@@ -291,19 +291,10 @@ static void print(const struct decode_bench *b)
 		return;
 	}
 	gn_json_begin(&j);
-	gn_json_string(&j, "op", "decode");
-	gn_json_uint(&j, "images", b->images);
-	gn_json_fixed(&j, "file_bytes", b->bytes, 0);
-	gn_json_fixed(&j, "pixels", b->pixels, 0);
-	gn_json_uint(&j, "side", b->options.height);
-	gn_json_string(&j, "to", b->options.crops ? "patches" : "floats");
-	gn_json_fixed(&j, "plain_images_per_s_per_core", n / b->plain_s, 1);
-	gn_json_fixed(&j, "images_per_s_per_core", n / b->sample_s, 1);
-	gn_json_fixed(&j, "unresized_images_per_s_per_core", n / b->region_s, 1);
-	gn_json_fixed(&j, "of_plain", b->plain_s / b->sample_s, 3);
-	gn_json_int(&j, "threads", b->options.threads);
-	gn_json_fixed(&j, "loader_images_per_s", b->loader_images_per_s, 1);
-	gn_json_object(&j, "augment_us");
+	gn_json_put(&j, "op decode images %lu file_bytes %.0f pixels %.0f side %u to %s plain_images_per_s_per_core %.1f "
+		    "images_per_s_per_core %.1f unresized_images_per_s_per_core %.1f of_plain %.3f threads %d loader_images_per_s %.1f "
+		    "augment_us {", b->images, b->bytes, b->pixels, b->options.height, b->options.crops ? "patches" : "floats",
+		    n / b->plain_s, n / b->sample_s, n / b->region_s, b->plain_s / b->sample_s, b->options.threads, b->loader_images_per_s);
 	for (int i = 0; i < AUGMENT_ROWS; i++)
 		gn_json_fixed(&j, b->augment[i].name, b->augment[i].image_us, 1);
 	gn_json_end(&j);

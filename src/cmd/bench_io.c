@@ -294,18 +294,10 @@ static void print_json(const struct io_bench *b, const struct gn_timing *t, uint
 	struct gn_json j;
 
 	gn_json_begin(&j);
-	gn_json_string(&j, "op", "io");
-	gn_json_string(&j, "path", b->o->data);
-	gn_json_string(&j, "of", b->dataset ? "dataset" : "file");
-	gn_json_int(&j, "threads", b->o->loader_threads);
-	gn_json_int(&j, "reads", t->iters);
-	gn_json_uint(&j, "bytes", bytes);
-	gn_json_fixed(&j, "seconds", b->elapsed_s, 4);
-	gn_json_fixed(&j, "mb_per_s", (double)bytes * 1e-6 / b->elapsed_s, 1);
-	gn_json_fixed(&j, "samples_per_s", (double)t->iters / b->elapsed_s, 1);
-	gn_json_fixed(&j, "p50_us", t->p50_us, 1);
-	gn_json_fixed(&j, "p99_us", t->p99_us, 1);
-	gn_json_fixed(&j, "max_us", most_us(b, t), 1);
+	gn_json_put(&j, "op io path %s of %s threads %ld reads %ld bytes %lu seconds %.4f mb_per_s %.1f samples_per_s %.1f p50_us %.1f "
+		    "p99_us %.1f max_us %.1f", b->o->data, b->dataset ? "dataset" : "file", b->o->loader_threads, t->iters, bytes,
+		    b->elapsed_s, (double)bytes * 1e-6 / b->elapsed_s, (double)t->iters / b->elapsed_s, t->p50_us, t->p99_us,
+		    most_us(b, t));
 	if (b->cached >= 0)
 		gn_json_fixed(&j, "cached", b->cached, 4);
 	gn_cmd_print_json(&j);

@@ -99,30 +99,18 @@ static void json_timing(struct gn_json *j, const char *key, const struct gn_benc
 	if (!t->iters)
 		return;
 	gn_json_object(j, key);
-	gn_json_fixed(j, "time_us", t->mean_us, 3);
-	gn_json_fixed(j, "p50_us", t->p50_us, 3);
-	gn_json_fixed(j, "p99_us", t->p99_us, 3);
-	gn_json_double(j, "algbw_gb_per_s", gb_per_s((double)row->bytes, t));
-	gn_json_double(j, "busbw_gb_per_s", gb_per_s((double)row->bytes, t) * row->bus_factor);
+	gn_json_put(j, "time_us %.3f p50_us %.3f p99_us %.3f algbw_gb_per_s %g busbw_gb_per_s %g", t->mean_us, t->p50_us, t->p99_us,
+		    gb_per_s((double)row->bytes, t), gb_per_s((double)row->bytes, t) * row->bus_factor);
 	if (row->limit_gb_per_s > 0)
 		gn_json_fixed(j, "limit_share", share(row, t), 4);
-	gn_json_string(j, "algo", t->algo);
-	gn_json_int(j, "pieces", t->pieces);
-	gn_json_int(j, "chunks", t->chunks);
-	gn_json_int(j, "iters", t->iters);
-	gn_json_int(j, "wrong", t->wrong);
-	gn_json_end(j);
+	gn_json_put(j, "algo %s pieces %d chunks %d iters %ld wrong %ld }", t->algo, t->pieces, t->chunks, t->iters, t->wrong);
 }
 
 static void json_limit(struct gn_json *j, const struct gn_bench_row *row)
 {
 	if (!(row->limit_gb_per_s > 0))
 		return;
-	gn_json_object(j, "limit");
-	gn_json_string(j, "of", row->limit_of);
-	gn_json_double(j, "gb_per_s", row->limit_gb_per_s);
-	gn_json_double(j, "needed_bytes", row->limit_bytes);
-	gn_json_end(j);
+	gn_json_put(j, "limit { of %s gb_per_s %g needed_bytes %g }", row->limit_of, row->limit_gb_per_s, row->limit_bytes);
 }
 
 void gn_bench_print_json(const struct gn_bench_row *row)
@@ -130,20 +118,14 @@ void gn_bench_print_json(const struct gn_bench_row *row)
 	struct gn_json j;
 
 	gn_json_begin(&j);
-	gn_json_string(&j, "op", row->op);
-	gn_json_uint(&j, "bytes", row->bytes);
-	gn_json_uint(&j, "count", row->count);
-	gn_json_string(&j, "type", row->type);
-	gn_json_string(&j, "redop", row->redop);
-	gn_json_int(&j, "root", row->root);
+	gn_json_put(&j, "op %s bytes %lu count %lu type %s redop %s root %d", row->op, row->bytes, row->count, row->type, row->redop,
+		    row->root);
 	if (row->direction)
 		gn_json_string(&j, "direction", row->direction);
 	if (row->device)
 		gn_json_string(&j, "device", row->device);
-	gn_json_string(&j, "algo", (row->in_place.iters ? &row->in_place : &row->out_of_place)->algo);
-	gn_json_string(&j, "transport", row->transport);
-	gn_json_int(&j, "ranks", row->ranks);
-	gn_json_int(&j, "nodes", row->nodes);
+	gn_json_put(&j, "algo %s transport %s ranks %d nodes %d", (row->in_place.iters ? &row->in_place : &row->out_of_place)->algo,
+		    row->transport, row->ranks, row->nodes);
 	if (row->groups > 1)
 		gn_json_int(&j, "groups", row->groups);
 	gn_json_int(&j, "rails", row->rails);

@@ -223,12 +223,8 @@ static void row_json(struct gn_json *j, const struct row *r)
 	gn_json_string(j, "kind", r->cost.kind);
 	for (int k = 0; k < 2; k++) {
 		gn_json_object(j, k ? "backward" : "forward");
-		gn_json_fixed(j, "ms", r->ms[k], 4);
-		gn_json_fixed(j, "bytes", r->cost.bytes[k], 0);
-		gn_json_fixed(j, "flops", r->cost.flops[k], 0);
-		gn_json_fixed(j, "gb_per_s", per_s(r->cost.bytes[k], r->ms[k]) / 1e9, 1);
-		gn_json_fixed(j, "tflop_per_s", per_s(r->cost.flops[k], r->ms[k]) / 1e12, 2);
-		gn_json_end(j);
+		gn_json_put(j, "ms %.4f bytes %.0f flops %.0f gb_per_s %.1f tflop_per_s %.2f }", r->ms[k], r->cost.bytes[k],
+			    r->cost.flops[k], per_s(r->cost.bytes[k], r->ms[k]) / 1e9, per_s(r->cost.flops[k], r->ms[k]) / 1e12);
 	}
 	gn_json_end(j);
 }
@@ -243,25 +239,16 @@ void gn_bench_profile_json(const struct train_bench *b, struct gn_json *j)
 	if (!rows)
 		return;
 	all = make_rows(b, rows, kinds, &count);
-	gn_json_object(j, "profile");
-	gn_json_int(j, "steps", f->steps);
-	gn_json_fixed(j, "step_ms", f->whole[0], 3);
-	gn_json_fixed(j, "operators_ms", all, 3);
-	gn_json_array(j, "kinds");
+	gn_json_put(j, "profile { steps %ld step_ms %.3f operators_ms %.3f kinds [", f->steps, f->whole[0], all);
 	for (int i = 0; i < count; i++) {
-		gn_json_object(j, NULL);
-		gn_json_int(j, "operators", kinds[i].count);
+		gn_json_put(j, "{ operators %d", kinds[i].count);
 		row_json(j, &kinds[i]);
 	}
-	gn_json_end(j);
-	gn_json_array(j, "operators");
+	gn_json_put(j, "] operators [");
 	for (int i = 0; i < f->ops; i++) {
 		const struct gn_layout *out = &rows[i].cost.out;
 
-		gn_json_object(j, NULL);
-		gn_json_int(j, "op", rows[i].op);
-		gn_json_string(j, "name", rows[i].cost.name);
-		gn_json_array(j, "out");
+		gn_json_put(j, "{ op %d name %s out [", rows[i].op, rows[i].cost.name);
 		for (int k = 0; k < 4; k++)
 			gn_json_int(j, NULL, (int[]){out->n, out->c, out->h, out->w}[k]);
 		gn_json_end(j);

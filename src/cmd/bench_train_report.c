@@ -52,24 +52,13 @@ static void print_engines(const struct train_bench *b, struct gn_json *j)
 	struct gn_op_engine engines[GN_OP_ENGINES_MAX];
 	struct gn_plan_cost c;
 
-	gn_json_object(j, "graph");
-	gn_json_int(j, "graphs", g.graphs);
-	gn_json_uint(j, "nodes", g.nodes);
-	gn_json_string(j, "obstacle", g.obstacle);
-	gn_json_end(j);
-	gn_json_array(j, "engines");
+	gn_json_put(j, "graph { graphs %d nodes %lu obstacle %s } engines [", g.graphs, g.nodes, g.obstacle);
 	for (int i = 0; i < gn_plan_op_count(b->plan); i++) {
 		const int count = gn_plan_op_engines(b->plan, i, engines);
 
 		gn_plan_op_cost(b->plan, i, &c);
-		for (int k = 0; k < count; k++) {
-			gn_json_object(j, NULL);
-			gn_json_string(j, "name", c.name);
-			gn_json_string(j, "pass", engines[k].pass);
-			gn_json_int(j, "engine", engines[k].engine);
-			gn_json_fixed(j, "ms", engines[k].ms, 4);
-			gn_json_end(j);
-		}
+		for (int k = 0; k < count; k++)
+			gn_json_put(j, "{ name %s pass %s engine %ld ms %.4f }", c.name, engines[k].pass, engines[k].engine, engines[k].ms);
 	}
 	gn_json_end(j);
 }
@@ -80,38 +69,23 @@ static void print_json(struct train_bench *b, double images_per_s, double flops,
 	struct gn_json j;
 
 	gn_json_begin(&j);
-	gn_json_string(&j, "op", b->o->inference ? "inference" : "train");
-	gn_json_string(&j, "model", b->o->model);
-	gn_json_int(&j, "batch", b->o->batch);
-	gn_json_int(&j, "side", b->o->side);
-	gn_json_string(&j, "dtype", b->precision);
-	gn_json_string(&j, "device", gn_plan_mode(b->plan)[0] ? "cuda" : "host");
-	gn_json_string(&j, "manner", gn_plan_mode(b->plan));
-	gn_json_int(&j, "ranks", gn_comm_size(b->comm));
-	gn_json_int(&j, "threads", omp_get_max_threads());
-	gn_json_int(&j, "steps", n);
-	gn_json_fixed(&j, "images_per_s", images_per_s, 3);
-	gn_json_fixed(&j, "step_flops", flops, 0);
-	gn_json_fixed(&j, "step_bytes", bytes, 0);
+	gn_json_put(&j, "op %s model %s batch %ld side %ld dtype %s device %s manner %s ranks %d threads %d steps %ld images_per_s %.3f "
+		    "step_flops %.0f step_bytes %.0f", b->o->inference ? "inference" : "train", b->o->model, b->o->batch, b->o->side,
+		    b->precision, gn_plan_mode(b->plan)[0] ? "cuda" : "host", gn_plan_mode(b->plan), gn_comm_size(b->comm),
+		    omp_get_max_threads(), n, images_per_s, flops, bytes);
 	for (int i = 0; i < PARTS; i++) {
 		gn_json_object(&j, part_names[i]);
-		gn_json_fixed(&j, "p10_ms", b->times[i][n / 10] * 1e3, 3);
-		gn_json_fixed(&j, "median_ms", median_of(b->times[i], n) * 1e3, 3);
-		gn_json_fixed(&j, "p90_ms", b->times[i][n * 9 / 10] * 1e3, 3);
-		gn_json_end(&j);
+		gn_json_put(&j, "p10_ms %.3f median_ms %.3f p90_ms %.3f }", b->times[i][n / 10] * 1e3, median_of(b->times[i], n) * 1e3,
+			    b->times[i][n * 9 / 10] * 1e3);
 	}
 	gn_json_array(&j, "steps_ms");
 	for (int64_t i = 0; i < n; i++)
 		gn_json_fixed(&j, NULL, b->in_order[i] * 1e3, 3);
-	gn_json_end(&j);
-	gn_json_array(&j, "losses");
+	gn_json_put(&j, "] losses [");
 	for (int64_t i = 0; i < GN_BENCH_LOSSES && i < steps; i++)
 		gn_json_double(&j, NULL, b->losses[i]);
-	gn_json_end(&j);
-	gn_json_uint(&j, "arena_bytes", gn_plan_bytes(b->plan));
-	gn_json_uint(&j, "peak_bytes", b->peak_bytes);
-	gn_json_fixed(&j, "first_step_begins_s", b->first_begins_s, 2);
-	gn_json_fixed(&j, "first_step_ends_s", b->first_ends_s, 2);
+	gn_json_put(&j, "] arena_bytes %lu peak_bytes %lu first_step_begins_s %.2f first_step_ends_s %.2f", gn_plan_bytes(b->plan),
+		    b->peak_bytes, b->first_begins_s, b->first_ends_s);
 	if (gn_plan_mode(b->plan)[0])
 		print_engines(b, &j);
 	if (b->profile)

@@ -69,8 +69,9 @@ int gn_cmd_fail_here(const char *name, const struct gn_err *err);
 /* Writes this host's name, fit to be shown, to buffer, and returns that; "?" when it has none. */
 const char *gn_cmd_host(char *buffer, size_t size_bytes);
 struct gn_json;
-/* Ends the outermost object, if it is open, prints it as a line on standard output, and releases j. */
-void gn_cmd_print_json(struct gn_json *j);
+/* Ends the outermost object, if it is open, prints it as a line on standard output, and releases j. Returns GN_EXIT_FAILED without a line
+ * when memory ran out, else GN_EXIT_DONE. */
+int gn_cmd_print_json(struct gn_json *j);
 /* Columns of printed text, at least 40: COLUMNS of the environment, else the width of the terminal on standard output, else 80. */
 int gn_cmd_columns(void);
 /* Creates a log on standard error at the level of GANNET_LOG (default info); NULL when out of memory. */

@@ -54,16 +54,12 @@ static void print_score(const struct gn_evaluate_options *o, const struct gn_met
 	struct gn_json j;
 
 	gn_json_begin(&j);
-	gn_json_uint(&j, "images", score->images);
-	gn_json_double(&j, "top1", (double)score->top1 / images);
-	gn_json_double(&j, "top5", (double)score->top5 / images);
-	gn_json_double(&j, "loss", score->loss_sum / images);
-	gn_json_uint(&j, "nonfinite", score->nonfinite);
+	gn_json_put(&j, "images %lu top1 %g top5 %g loss %g nonfinite %lu", score->images, (double)score->top1 / images,
+		    (double)score->top5 / images, score->loss_sum / images, score->nonfinite);
 	if (o->network.weights) {
 		gn_json_string(&j, "weights", o->network.weights);
 	} else {
-		gn_json_uint(&j, "step", step);
-		gn_json_string(&j, "checkpoint", folder);
+		gn_json_put(&j, "step %lu checkpoint %s", step, folder);
 	}
 	gn_cmd_print_json(&j);
 }

@@ -131,13 +131,8 @@ static void extent_add(struct extent *e, uint32_t length, uint16_t width, uint16
 
 static void put_extent(struct gn_json *j, const struct extent *e)
 {
-	gn_json_uint(j, "image_bytes", e->bytes);
-	gn_json_uint(j, "length_min", e->min_length);
-	gn_json_uint(j, "length_max", e->max_length);
-	gn_json_uint(j, "width_min", e->min_width);
-	gn_json_uint(j, "width_max", e->max_width);
-	gn_json_uint(j, "height_min", e->min_height);
-	gn_json_uint(j, "height_max", e->max_height);
+	gn_json_put(j, "image_bytes %lu length_min %u length_max %u width_min %u width_max %u height_min %u height_max %u", e->bytes,
+		    e->min_length, e->max_length, e->min_width, e->max_width, e->min_height, e->max_height);
 }
 
 static void print_extent(const struct extent *e, uint64_t samples)
@@ -147,37 +142,19 @@ static void print_extent(const struct extent *e, uint64_t samples)
 	printf("pixels     %u to %u wide, %u to %u high\n", e->min_width, e->max_width, e->min_height, e->max_height);
 }
 
-int gn_info_print_json(struct gn_json *j)
-{
-	int failed = gn_json_failed(j);
-
-	if (!failed)
-		puts(gn_json_text(j));
-	gn_json_release(j);
-	return failed ? GN_EXIT_FAILED : GN_EXIT_DONE;
-}
-
 static int dataset_json(const struct gn_manifest *m, const struct extent *e)
 {
 	struct gn_json j;
 
 	gn_json_begin(&j);
-	gn_json_string(&j, "kind", "dataset");
-	gn_json_uint(&j, "samples", m->samples);
-	gn_json_uint(&j, "classes", m->class_count);
-	gn_json_uint(&j, "shards", m->shard_count);
-	gn_json_uint(&j, "skipped", m->skipped);
-	gn_json_uint(&j, "seed", m->seed);
-	gn_json_string(&j, "digest", m->digest);
-	gn_json_bool(&j, "exif_rotate", m->exif_rotate);
-	gn_json_bool(&j, "encrypted", m->key_check[0] != 0);
+	gn_json_put(&j, "kind dataset samples %lu classes %u shards %u skipped %lu seed %lu digest %s exif_rotate? %d encrypted? %d",
+		    m->samples, m->class_count, m->shard_count, m->skipped, m->seed, m->digest, m->exif_rotate, m->key_check[0] != 0);
 	put_extent(&j, e);
 	gn_json_object(&j, "samples_per_class");
 	for (uint32_t i = 0; i < m->class_count; i++)
 		gn_json_uint(&j, m->classes[i].name, m->classes[i].samples);
 	gn_json_end(&j);
-	gn_json_end(&j);
-	return gn_info_print_json(&j);
+	return gn_cmd_print_json(&j);
 }
 
 static void print_dataset(const char *path, const struct gn_manifest *m, const struct extent *e)
@@ -232,15 +209,10 @@ static int shard_json(const struct gn_shard_layout *l, const struct extent *e)
 	struct gn_json j;
 
 	gn_json_begin(&j);
-	gn_json_string(&j, "kind", "shard");
-	gn_json_uint(&j, "samples", l->count);
-	gn_json_uint(&j, "classes", l->classes);
-	gn_json_uint(&j, "bytes", l->size_bytes);
-	gn_json_uint(&j, "data_offset", l->data_offset);
-	gn_json_uint(&j, "data_bytes", l->data_bytes);
+	gn_json_put(&j, "kind shard samples %lu classes %u bytes %lu data_offset %lu data_bytes %lu", l->count, l->classes, l->size_bytes,
+		    l->data_offset, l->data_bytes);
 	put_extent(&j, e);
-	gn_json_end(&j);
-	return gn_info_print_json(&j);
+	return gn_cmd_print_json(&j);
 }
 
 static int shard_info(const char *path, int json, struct gn_err *err)

@@ -3,13 +3,10 @@
 #ifndef GN_CMD_INFO_H
 #define GN_CMD_INFO_H
 
-#include "src/base/json.h"
 #include "src/cmd/sim.h"
 
 #include <stdint.h>
 
-/* Prints the object, which has ended, and releases it. */
-int gn_info_print_json(struct gn_json *j);
 /* Whether path is a checkpoint or a folder of them. */
 int gn_info_is_checkpoint(const char *path);
 /* Verifies and prints the newest valid checkpoint; key_file: of an encrypted one, to check its signature; NULL: sizes and digests only. */

@@ -27,22 +27,11 @@ static void print_json(const char *folder, const struct gn_checkpoint_info *info
 	struct gn_json j;
 
 	gn_json_begin(&j);
-	gn_json_string(&j, "checkpoint", folder);
-	gn_json_string(&j, "model", info->model);
-	gn_json_int(&j, "classes", info->classes);
-	gn_json_int(&j, "channels", info->channels);
-	gn_json_int(&j, "side", info->side);
-	gn_json_uint(&j, "step", info->state.step);
-	gn_json_uint(&j, "epoch", info->state.epoch);
-	gn_json_uint(&j, "sample", info->state.sample);
-	gn_json_uint(&j, "seed", info->state.seed);
-	gn_json_uint(&j, "skipped", info->state.skipped);
-	gn_json_string(&j, "optimizer", gn_optim_name(info->optimizer));
-	gn_json_int(&j, "world_size", info->world_size);
-	gn_json_int(&j, "ranks", info->ranks);
-	gn_json_int(&j, "global_batch", info->global_batch);
-	gn_json_string(&j, "dataset", info->dataset_digest);
-	gn_json_bool(&j, "encrypted", info->is_encrypted);
+	gn_json_put(&j, "checkpoint %s model %s classes %ld channels %ld side %ld step %lu epoch %lu sample %lu seed %lu skipped %lu "
+		    "optimizer %s world_size %ld ranks %ld global_batch %ld dataset %s encrypted? %d", folder, info->model, info->classes,
+		    info->channels, info->side, info->state.step, info->state.epoch, info->state.sample, info->state.seed,
+		    info->state.skipped, gn_optim_name(info->optimizer), info->world_size, info->ranks, info->global_batch,
+		    info->dataset_digest, info->is_encrypted);
 	gn_checkpoint_files_json(&j, files, count);
 	gn_cmd_print_json(&j);
 }

@@ -219,40 +219,21 @@ static void put_json(const struct question *q, const struct gn_pipe_forecast *a,
 
 	cut_text(q, a, &cut);
 	gn_json_begin(&j);
-	gn_json_string(&j, "plan", gn_model_name(q->model));
-	gn_json_int(&j, "batch", batch_of(q, a));
-	gn_json_int(&j, "side", gn_model_side(q->model));
-	gn_json_string(&j, "precision", gn_device_precision(&q->ask.plan));
-	gn_json_int(&j, "data", a->mesh.shape.data);
-	gn_json_int(&j, "pipeline", a->mesh.shape.pipeline);
-	gn_json_int(&j, "tensor", a->mesh.shape.tensor);
-	gn_json_int(&j, "micro_batches", a->schedule.batches);
-	gn_json_string(&j, "schedule", q->o->schedule);
-	gn_json_string(&j, "cut", gn_strbuf_text(&cut));
-	gn_json_string(&j, "algo", a->mesh.shape.data > 1 ? a->step.sum->name : "");
-	gn_json_fixed(&j, "step_ms", 1e3 * a->step.step_s, 3);
-	gn_json_fixed(&j, "sum_ms", 1e3 * a->step.sum_s, 3);
-	gn_json_fixed(&j, "bubble", a->step.bubble, 4);
-	gn_json_fixed(&j, "images_per_s", images_per_s(q, a), 2);
-	gn_json_uint(&j, "network_bytes", a->step.network_bytes);
-	gn_json_array(&j, "stages");
-	for (int s = 0; s < a->schedule.stages; s++) {
-		gn_json_object(&j, NULL);
-		gn_json_string(&j, "first", gn_model_node(q->model, s ? a->nodes[s - 1] : 1)->name);
-		gn_json_fixed(&j, "forward_ms", 1e3 * a->stages[s].forward_s, 3);
-		gn_json_fixed(&j, "backward_ms", 1e3 * a->stages[s].backward_s, 3);
-		gn_json_fixed(&j, "update_ms", 1e3 * a->stages[s].update_s, 3);
-		gn_json_fixed(&j, "output_bytes", a->stages[s].out_bytes * a->schedule.batches, 0);
-		gn_json_fixed(&j, "sum_bytes", sum_bytes(a, s), 0);
-		gn_json_fixed(&j, "param_bytes", a->ranks[s].param_bytes, 0);
-		gn_json_fixed(&j, "memory_bytes", a->ranks[s].memory_bytes, 0);
-		gn_json_fixed(&j, "exchange_bytes", a->ranks[s].exchange_bytes * a->schedule.batches, 0);
-		gn_json_fixed(&j, "exchange_ms", 1e3 * a->ranks[s].exchange_s, 3);
-		gn_json_bool(&j, "crosses", s + 1 < a->schedule.stages && gn_mesh_crosses(&a->mesh, s));
-		gn_json_end(&j);
-	}
-	gn_json_end(&j);
-	gn_json_end(&j);
+	gn_json_put(&j, "plan %s batch %ld side %d precision %s data %d pipeline %d tensor %d micro_batches %d schedule %s cut %s algo %s "
+		    "step_ms %.3f sum_ms %.3f bubble %.4f images_per_s %.2f network_bytes %lu stages [", gn_model_name(q->model),
+		    batch_of(q, a), gn_model_side(q->model), gn_device_precision(&q->ask.plan), a->mesh.shape.data, a->mesh.shape.pipeline,
+		    a->mesh.shape.tensor, a->schedule.batches, q->o->schedule, gn_strbuf_text(&cut),
+		    a->mesh.shape.data > 1 ? a->step.sum->name : "", 1e3 * a->step.step_s, 1e3 * a->step.sum_s, a->step.bubble,
+		    images_per_s(q, a), a->step.network_bytes);
+	for (int s = 0; s < a->schedule.stages; s++)
+		gn_json_put(&j, "{ first %s forward_ms %.3f backward_ms %.3f update_ms %.3f output_bytes %.0f sum_bytes %.0f "
+			    "param_bytes %.0f memory_bytes %.0f exchange_bytes %.0f exchange_ms %.3f crosses? %d }",
+			    gn_model_node(q->model, s ? a->nodes[s - 1] : 1)->name, 1e3 * a->stages[s].forward_s,
+			    1e3 * a->stages[s].backward_s, 1e3 * a->stages[s].update_s, a->stages[s].out_bytes * a->schedule.batches,
+			    sum_bytes(a, s), a->ranks[s].param_bytes, a->ranks[s].memory_bytes,
+			    a->ranks[s].exchange_bytes * a->schedule.batches, 1e3 * a->ranks[s].exchange_s,
+			    s + 1 < a->schedule.stages && gn_mesh_crosses(&a->mesh, s));
+	gn_json_put(&j, "] }");
 	gn_strbuf_puts(out, gn_json_text(&j));
 	gn_json_release(&j);
 	gn_strbuf_release(&cut);

@@ -151,40 +151,21 @@ static void print_json(const struct gn_plan *p, const struct gn_model *model, co
 	struct gn_json j;
 
 	gn_json_begin(&j);
-	gn_json_string(&j, "plan", gn_model_name(model));
-	gn_json_int(&j, "batch", o->batch);
-	gn_json_int(&j, "side", gn_model_side(model));
-	gn_json_int(&j, "training", !o->inference);
-	gn_json_string(&j, "precision", m->precision);
-	gn_json_array(&j, "ops");
+	gn_json_put(&j, "plan %s batch %ld side %d training %d precision %s ops [", gn_model_name(model), o->batch, gn_model_side(model),
+		    !o->inference, m->precision);
 	for (int i = 0; i < gn_plan_op_count(p); i++) {
 		struct gn_plan_cost c;
 
 		gn_plan_op_cost(p, i, &c);
-		gn_json_object(&j, NULL);
-		gn_json_string(&j, "kind", c.kind);
-		gn_json_string(&j, "name", c.name);
-		gn_json_int(&j, "channels", c.out.c);
-		gn_json_int(&j, "height", c.out.h);
-		gn_json_int(&j, "width", c.out.w);
-		gn_json_int(&j, "block", c.out.block);
-		gn_json_int(&j, "element_bytes", c.out.element_bytes);
-		gn_json_fixed(&j, "forward_flops", c.flops[0], 0);
-		gn_json_fixed(&j, "backward_flops", c.flops[1], 0);
-		gn_json_fixed(&j, "forward_bytes", c.bytes[0], 0);
-		gn_json_fixed(&j, "backward_bytes", c.bytes[1], 0);
-		gn_json_fixed(&j, "floor_ms", 1e3 * op_roofline_s(m, &c), 4);
-		gn_json_end(&j);
+		gn_json_put(&j, "{ kind %s name %s channels %d height %d width %d block %d element_bytes %d forward_flops %.0f "
+			    "backward_flops %.0f forward_bytes %.0f backward_bytes %.0f floor_ms %.4f }", c.kind, c.name, c.out.c, c.out.h,
+			    c.out.w, c.out.block, c.out.element_bytes, c.flops[0], c.flops[1], c.bytes[0], c.bytes[1],
+			    1e3 * op_roofline_s(m, &c));
 	}
-	gn_json_end(&j);
-	gn_json_fixed(&j, "flops", t->flops[0] + t->flops[1], 0);
-	gn_json_fixed(&j, "bytes", t->bytes[0] + t->bytes[1] + t->update_bytes, 0);
-	gn_json_uint(&j, "parameters", gn_model_param_elements(model));
-	gn_json_uint(&j, "arena_bytes", gn_plan_bytes(p));
-	gn_json_fixed(&j, "gb_per_s", m->bytes_per_s * 1e-9, 2);
-	gn_json_fixed(&j, "gflop_per_s", m->flops_per_s * 1e-9, 2);
-	gn_json_fixed(&j, "floor_ms", 1e3 * t->floor_s, 3);
-	gn_json_fixed(&j, "floor_images_per_s", (double)o->batch / t->floor_s, 2);
+	gn_json_put(&j, "] flops %.0f bytes %.0f parameters %lu arena_bytes %lu gb_per_s %.2f gflop_per_s %.2f floor_ms %.3f "
+		    "floor_images_per_s %.2f", t->flops[0] + t->flops[1], t->bytes[0] + t->bytes[1] + t->update_bytes,
+		    gn_model_param_elements(model), gn_plan_bytes(p), m->bytes_per_s * 1e-9, m->flops_per_s * 1e-9, 1e3 * t->floor_s,
+		    (double)o->batch / t->floor_s);
 	gn_cmd_print_json(&j);
 }
 

@@ -1,6 +1,7 @@
 #include "src/cmd/info.h"
 
 #include "src/base/file.h"
+#include "src/base/json.h"
 #include "src/cmd/cmd.h"
 #include "transport/topology/affinity.h"
 
@@ -47,18 +48,13 @@ static void json_devices(struct gn_json *j, const struct gn_topology *m)
 {
 	gn_json_array(j, "network_devices");
 	for (int n = 0; n < m->nic_count; n++) {
-		gn_json_object(j, NULL);
-		gn_json_string(j, "name", m->nics[n].name);
-		gn_json_string(j, "pci", m->nics[n].pci);
-		gn_json_bool(j, "rdma", m->nics[n].rdma);
+		gn_json_put(j, "{ name %s pci %s rdma? %d", m->nics[n].name, m->nics[n].pci, m->nics[n].rdma);
 		json_numa(j, m->nics[n].numa);
 		gn_json_end(j);
 	}
-	gn_json_end(j);
-	gn_json_array(j, "gpus");
+	gn_json_put(j, "] gpus [");
 	for (int g = 0; g < m->gpu_count; g++) {
-		gn_json_object(j, NULL);
-		gn_json_string(j, "pci", m->gpus[g].pci);
+		gn_json_put(j, "{ pci %s", m->gpus[g].pci);
 		json_numa(j, m->gpus[g].numa);
 		gn_json_object(j, "nearness");
 		for (int n = 0; n < m->nic_count; n++)
@@ -75,9 +71,7 @@ static int print_json(const struct gn_topology *m, const struct gn_affinity_rank
 	struct gn_json j;
 
 	gn_json_begin(&j);
-	gn_json_string(&j, "kind", "topology");
-	gn_json_int(&j, "processors", m->cpu_count);
-	gn_json_int(&j, "numa_nodes", m->numa_count);
+	gn_json_put(&j, "kind topology processors %d numa_nodes %d", m->cpu_count, m->numa_count);
 	json_devices(&j, m);
 	gn_json_array(&j, "ranks");
 	for (int i = 0; i < count; i++) {
@@ -92,8 +86,7 @@ static int print_json(const struct gn_topology *m, const struct gn_affinity_rank
 		gn_json_end(&j);
 	}
 	gn_json_end(&j);
-	gn_json_end(&j);
-	return gn_info_print_json(&j);
+	return gn_cmd_print_json(&j);
 }
 
 static void print_place(const struct gn_topology_device *d)

@@ -239,13 +239,9 @@ static void print_json(const struct gn_predict_output *p, const struct gn_predic
 		gn_json_string(&j, "error", image->problem);
 	else
 		gn_json_array(&j, "top");
-	for (int k = 0; k < p->top && !image->problem; k++) {
-		gn_json_object(&j, NULL);
-		gn_json_string(&j, "class", class_name(p, p->best[k], text));
-		gn_json_int(&j, "index", p->best[k]);
-		gn_json_fixed(&j, "probability", exp(image->logits[p->best[k]] - sum), 6);
-		gn_json_end(&j);
-	}
+	for (int k = 0; k < p->top && !image->problem; k++)
+		gn_json_put(&j, "{ class %s index %d probability %.6f }", class_name(p, p->best[k], text), p->best[k],
+			    exp(image->logits[p->best[k]] - sum));
 	if (!image->problem)
 		gn_json_end(&j);
 	gn_cmd_print_json(&j);

@@ -194,19 +194,12 @@ static void put_sample(const struct preview *p, uint32_t i, struct gn_json *j)
 	char name[1024];
 
 	gn_dataset_sample_name(p->dataset, sample_of(p, i), name, sizeof name);
-	gn_json_object(j, NULL);
-	gn_json_uint(j, "row", i / columns_of(p));
-	gn_json_uint(j, "column", i % columns_of(p));
-	gn_json_uint(j, "position", (uint64_t)p->options->first + i);
-	gn_json_uint(j, "sample", sample_of(p, i));
-	gn_json_string(j, "name", name);
-	gn_json_int(j, "label", p->batch.labels[i]);
-	gn_json_string(j, "class", gn_dataset_class_name(p->dataset, (uint32_t)p->batch.labels[i]));
-	if (is_mixed(p, i)) {
-		gn_json_fixed(j, "lambda", p->batch.lambdas[i], 6);
-		gn_json_int(j, "pair_label", p->batch.pair_labels[i]);
-		gn_json_string(j, "pair_class", gn_dataset_class_name(p->dataset, (uint32_t)p->batch.pair_labels[i]));
-	}
+	gn_json_put(j, "{ row %u column %u position %lu sample %lu name %s label %d class %s", i / columns_of(p), i % columns_of(p),
+		    (uint64_t)p->options->first + i, sample_of(p, i), name, p->batch.labels[i],
+		    gn_dataset_class_name(p->dataset, (uint32_t)p->batch.labels[i]));
+	if (is_mixed(p, i))
+		gn_json_put(j, "lambda %.6f pair_label %d pair_class %s", p->batch.lambdas[i], p->batch.pair_labels[i],
+			    gn_dataset_class_name(p->dataset, (uint32_t)p->batch.pair_labels[i]));
 	gn_json_end(j);
 }
 
@@ -215,11 +208,7 @@ static void print_json(const struct preview *p)
 	struct gn_json j;
 
 	gn_json_begin(&j);
-	gn_json_int(&j, "epoch", p->options->epoch);
-	gn_json_uint(&j, "side", p->lo.height);
-	gn_json_uint(&j, "channels", p->lo.channels);
-	gn_json_int(&j, "gap", GAP);
-	gn_json_array(&j, "samples");
+	gn_json_put(&j, "epoch %ld side %u channels %u gap %d samples [", p->options->epoch, p->lo.height, p->lo.channels, GAP);
 	for (uint32_t i = 0; i < p->batch.count; i++)
 		put_sample(p, i, &j);
 	gn_json_end(&j);

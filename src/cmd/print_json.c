@@ -3,10 +3,15 @@
 
 #include <stdio.h>
 
-void gn_cmd_print_json(struct gn_json *j)
+int gn_cmd_print_json(struct gn_json *j)
 {
+	int failed;
+
 	gn_json_end(j);
-	puts(gn_json_text(j));
+	failed = gn_json_failed(j);
+	if (!failed)
+		puts(gn_json_text(j));
 	fflush(stdout);
 	gn_json_release(j);
+	return failed ? GN_EXIT_FAILED : GN_EXIT_DONE;
 }

@@ -69,17 +69,11 @@ static void print_summary(const struct gn_curve *c)
 	for (size_t i = 0; i < c->eval_count; i++)
 		best = c->evals[i].top1 > best ? c->evals[i].top1 : best;
 	gn_json_begin(&j);
-	gn_json_string(&j, "log", c->path);
-	gn_json_uint(&j, "run", c->run);
-	gn_json_double(&j, "last_step", c->steps[c->step_count - 1].step);
-	gn_json_double(&j, "last_loss", c->steps[c->step_count - 1].loss);
-	if (c->eval_count) {
-		gn_json_double(&j, "last_top1", c->evals[c->eval_count - 1].top1);
-		gn_json_double(&j, "best_top1", best);
-	}
-	gn_json_fixed(&j, "images_per_s", mean_rate(c), 1);
-	gn_json_uint(&j, "resumes", c->resumes);
-	gn_json_uint(&j, "bad_lines", c->bad_lines);
+	gn_json_put(&j, "log %s run %lu last_step %g last_loss %g", c->path, c->run, c->steps[c->step_count - 1].step,
+		    c->steps[c->step_count - 1].loss);
+	if (c->eval_count)
+		gn_json_put(&j, "last_top1 %g best_top1 %g", c->evals[c->eval_count - 1].top1, best);
+	gn_json_put(&j, "images_per_s %.1f resumes %lu bad_lines %lu", mean_rate(c), c->resumes, c->bad_lines);
 	gn_cmd_print_json(&j);
 }
 

@@ -43,19 +43,10 @@ static void print_row(const struct gn_sim_options *o, const struct gn_sim_topolo
 		return;
 	}
 	gn_json_begin(&j);
-	gn_json_string(&j, "op", gn_collective_name(a->what));
-	gn_json_uint(&j, "bytes", bytes);
-	gn_json_string(&j, "algo", a->name);
-	gn_json_int(&j, "ranks", ranks);
-	gn_json_int(&j, "nodes", t->nodes);
-	gn_json_double(&j, "time_us", r->time_s * 1e6);
-	gn_json_double(&j, "first_us", r->fastest_s * 1e6);
-	gn_json_double(&j, "algbw_gb_per_s", algbw);
-	gn_json_double(&j, "busbw_gb_per_s", algbw * bus_factor(a->what, ranks));
-	gn_json_uint(&j, "pieces", r->pieces);
-	gn_json_uint(&j, "messages", r->messages);
-	gn_json_uint(&j, "network_bytes", r->network_bytes);
-	gn_json_int(&j, "simulated_ranks", r->simulated_ranks);
+	gn_json_put(&j, "op %s bytes %lu algo %s ranks %d nodes %d time_us %g first_us %g algbw_gb_per_s %g busbw_gb_per_s %g pieces %u "
+		    "messages %lu network_bytes %lu simulated_ranks %d", gn_collective_name(a->what), bytes, a->name, ranks, t->nodes,
+		    r->time_s * 1e6, r->fastest_s * 1e6, algbw, algbw * bus_factor(a->what, ranks), r->pieces, r->messages,
+		    r->network_bytes, r->simulated_ranks);
 	gn_cmd_print_json(&j);
 }
 

@@ -175,13 +175,8 @@ static void print_step(const struct gn_sim_options *o, const struct gn_sim_topol
 		return;
 	}
 	gn_json_begin(&j);
-	gn_json_string(&j, "op", "train");
-	gn_json_string(&j, "algo", a->name);
-	gn_json_int(&j, "ranks", (int64_t)ranks);
-	gn_json_double(&j, "step_ms", seconds * 1e3);
-	gn_json_double(&j, "exposed_ms", exposed * 1e3);
-	gn_json_double(&j, "images_per_s", rate);
-	gn_json_double(&j, "efficiency", efficiency);
+	gn_json_put(&j, "op train algo %s ranks %ld step_ms %g exposed_ms %g images_per_s %g efficiency %g", a->name, (int64_t)ranks,
+		    seconds * 1e3, exposed * 1e3, rate, efficiency);
 	gn_cmd_print_json(&j);
 }
 
@@ -223,16 +218,9 @@ static void print_pipe(const struct gn_sim_options *o, const struct gn_mesh_shap
 		return;
 	}
 	gn_json_begin(&j);
-	gn_json_string(&j, "op", "train");
-	gn_json_string(&j, "algo", a->name);
-	gn_json_int(&j, "data", shape->data);
-	gn_json_int(&j, "pipeline", shape->pipeline);
-	gn_json_string(&j, "schedule", o->schedule);
-	gn_json_double(&j, "step_ms", r->step_s * 1e3);
-	gn_json_double(&j, "sum_ms", r->sum_s * 1e3);
-	gn_json_double(&j, "bubble", r->bubble);
-	gn_json_double(&j, "images_per_s", rate);
-	gn_json_uint(&j, "network_bytes", r->network_bytes);
+	gn_json_put(&j, "op train algo %s data %d pipeline %d schedule %s step_ms %g sum_ms %g bubble %g images_per_s %g "
+		    "network_bytes %lu", a->name, shape->data, shape->pipeline, o->schedule, r->step_s * 1e3, r->sum_s * 1e3, r->bubble,
+		    rate, r->network_bytes);
 	gn_cmd_print_json(&j);
 }
 

@@ -40,16 +40,9 @@ static void print_dataset_json(const struct gn_stage_result *r, const char *host
 	struct gn_json j;
 
 	gn_json_begin(&j);
-	gn_json_string(&j, "host", host);
-	gn_json_uint(&j, "samples", r->samples);
-	gn_json_uint(&j, "copied", r->copied);
-	gn_json_uint(&j, "copied_bytes", r->copied_bytes);
-	gn_json_uint(&j, "kept", r->kept);
-	gn_json_uint(&j, "kept_bytes", r->kept_bytes);
-	gn_json_fixed(&j, "copy_s", r->copy_s, 3);
-	gn_json_fixed(&j, "wait_s", r->wait_s, 3);
-	gn_json_fixed(&j, "mb_per_s", megabytes_per_s(r->copied_bytes, r->copy_s), 1);
-	gn_json_bool(&j, "foreign", r->foreign);
+	gn_json_put(&j, "host %s samples %lu copied %u copied_bytes %lu kept %u kept_bytes %lu copy_s %.3f wait_s %.3f mb_per_s %.1f "
+		    "foreign? %d", host, r->samples, r->copied, r->copied_bytes, r->kept, r->kept_bytes, r->copy_s, r->wait_s,
+		    megabytes_per_s(r->copied_bytes, r->copy_s), r->foreign);
 	end(&j, from, to);
 }
 
@@ -87,16 +80,9 @@ static void print_tree(const struct gn_relay_result *r, const char *from, const 
 		return;
 	}
 	gn_json_begin(&j);
-	gn_json_uint(&j, "nodes", r->nodes);
-	gn_json_uint(&j, "failed_nodes", r->failed);
-	gn_json_uint(&j, "entries", r->entries);
-	gn_json_uint(&j, "data_bytes", r->data_bytes);
-	gn_json_uint(&j, "source_bytes", r->source_bytes);
-	gn_json_uint(&j, "written_bytes", r->written_bytes);
-	gn_json_uint(&j, "kept_bytes", r->kept_bytes);
-	gn_json_uint(&j, "wrong_chunks", r->wrong_chunks);
-	gn_json_fixed(&j, "seconds", r->seconds, 3);
-	gn_json_fixed(&j, "mb_per_s", rate, 1);
+	gn_json_put(&j, "nodes %u failed_nodes %u entries %lu data_bytes %lu source_bytes %lu written_bytes %lu kept_bytes %lu "
+		    "wrong_chunks %u seconds %.3f mb_per_s %.1f", r->nodes, r->failed, r->entries, r->data_bytes, r->source_bytes,
+		    r->written_bytes, r->kept_bytes, r->wrong_chunks, r->seconds, rate);
 	end(&j, from, to);
 }
 
@@ -109,12 +95,8 @@ static void print_file(const struct gn_fetch_result *r, const char *from, const 
 
 	if (json) {
 		gn_json_begin(&j);
-		gn_json_uint(&j, "bytes", r->bytes);
-		gn_json_uint(&j, "copied_bytes", copied);
-		gn_json_uint(&j, "kept_bytes", r->kept_bytes);
-		gn_json_bool(&j, "was_there", r->was_there);
-		gn_json_fixed(&j, "seconds", r->seconds, 3);
-		gn_json_fixed(&j, "mb_per_s", rate, 1);
+		gn_json_put(&j, "bytes %lu copied_bytes %lu kept_bytes %lu was_there? %d seconds %.3f mb_per_s %.1f", r->bytes, copied,
+			    r->kept_bytes, r->was_there, r->seconds, rate);
 		end(&j, from, to);
 	} else if (r->was_there) {
 		fprintf(stderr, "%s: %.1f MB, was there\n", gn_text_visible(to, visible, sizeof visible), (double)r->bytes * 1e-6);

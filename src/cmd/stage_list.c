@@ -60,23 +60,15 @@ static void print_json(const struct gn_staged_list *l, const char *host)
 	struct gn_json j;
 
 	gn_json_begin(&j);
-	gn_json_string(&j, "host", host);
-	gn_json_string(&j, "folder", l->folder);
-	gn_json_array(&j, "copies");
+	gn_json_put(&j, "host %s folder %s copies [", host, l->folder);
 	for (size_t i = 0; i < l->count; i++) {
 		const struct gn_staged *s = &l->items[i];
 
 		bytes += s->state == GN_STAGED_REMOVED ? 0 : s->bytes;
-		gn_json_object(&j, NULL);
-		gn_json_string(&j, "name", s->name);
-		gn_json_string(&j, "kind", s->kind);
-		gn_json_string(&j, "state", gn_staged_state_name(s->state));
-		gn_json_uint(&j, "bytes", s->bytes);
-		gn_json_int(&j, "used_unix", s->used_s);
-		gn_json_end(&j);
+		gn_json_put(&j, "{ name %s kind %s state %s bytes %lu used_unix %ld }", s->name, s->kind, gn_staged_state_name(s->state),
+			    s->bytes, s->used_s);
 	}
-	gn_json_end(&j);
-	gn_json_uint(&j, "bytes", bytes);
+	gn_json_put(&j, "] bytes %lu", bytes);
 	gn_cmd_print_json(&j);
 }
 

@@ -182,16 +182,8 @@ static void print_json(const struct gn_sweep_state *s)
 	struct gn_json j;
 
 	gn_json_begin(&j);
-	gn_json_int(&j, "trial", s->trial);
-	gn_json_string(&j, "state", s->state);
-	gn_json_uint(&j, "step", s->step);
-	gn_json_uint(&j, "total_steps", s->total_steps);
-	gn_json_double(&j, "loss", s->loss);
-	gn_json_double(&j, "top1", s->top1);
-	gn_json_fixed(&j, "silent_s", s->silent_s, 0);
-	gn_json_string(&j, "parameters", s->parameters);
-	gn_json_string(&j, "log", s->log);
-	gn_json_string(&j, "checkpoint", s->checkpoint);
+	gn_json_put(&j, "trial %d state %s step %lu total_steps %lu loss %g top1 %g silent_s %.0f parameters %s log %s checkpoint %s",
+		    s->trial, s->state, s->step, s->total_steps, s->loss, s->top1, s->silent_s, s->parameters, s->log, s->checkpoint);
 	gn_cmd_print_json(&j);
 }
 

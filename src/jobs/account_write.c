@@ -8,20 +8,12 @@
 
 static void write_worlds(const struct gn_account *a, struct gn_json *j)
 {
-	gn_json_int(j, "losses", a->losses);
-	gn_json_array(j, "worlds");
+	gn_json_put(j, "losses %d worlds [", a->losses);
 	for (int i = 0; i < a->world_count; i++) {
 		const struct gn_account_world *w = &a->worlds[i];
 
-		gn_json_object(j, NULL);
-		gn_json_uint(j, "world", w->world);
-		gn_json_uint(j, "step", w->step);
-		gn_json_int(j, "ranks", w->ranks);
-		gn_json_int(j, "ranks_before", w->before);
-		gn_json_fixed(j, "seconds", w->seconds, 3);
-		gn_json_uint(j, "steps_redone", w->redone);
-		gn_json_string(j, "after", w->after);
-		gn_json_end(j);
+		gn_json_put(j, "{ world %lu step %lu ranks %d ranks_before %d seconds %.3f steps_redone %lu after %s }", w->world, w->step,
+			    w->ranks, w->before, w->seconds, w->redone, w->after);
 	}
 	gn_json_end(j);
 }
@@ -30,42 +22,23 @@ static void write_pipeline(const struct gn_account *a, struct gn_json *j)
 {
 	if (!a->stages)
 		return;
-	gn_json_object(j, "pipeline");
-	gn_json_fixed(j, "bubble_formula", a->bubble_formula, 4);
-	gn_json_array(j, "stages");
-	for (int i = 0; i < a->stages; i++) {
-		gn_json_object(j, NULL);
-		gn_json_fixed(j, "bubble", a->bubble[i], 4);
-		gn_json_fixed(j, "sent_bytes", a->stage_bytes[i], 0);
-		gn_json_end(j);
-	}
-	gn_json_end(j);
-	gn_json_end(j);
+	gn_json_put(j, "pipeline { bubble_formula %.4f stages [", a->bubble_formula);
+	for (int i = 0; i < a->stages; i++)
+		gn_json_put(j, "{ bubble %.4f sent_bytes %.0f }", a->bubble[i], a->stage_bytes[i]);
+	gn_json_put(j, "] }");
 }
 
 static void write_run(const struct gn_account *a, const char *path, struct gn_json *j)
 {
-	gn_json_string(j, "log", path);
-	gn_json_string(j, "model", a->model);
-	gn_json_string(j, "job", a->job);
-	gn_json_string(j, "hosts", a->hosts);
-	gn_json_int(j, "ranks", a->ranks);
-	gn_json_int(j, "nodes", a->nodes);
-	gn_json_string(j, "state", a->state);
+	gn_json_put(j, "log %s model %s job %s hosts %s ranks %d nodes %d state %s", path, a->model, a->job, a->hosts, a->ranks, a->nodes,
+		    a->state);
 	if (a->reason[0])
 		gn_json_string(j, "reason", a->reason);
 	if (a->patience[0])
 		gn_json_string(j, "patience", a->patience);
-	gn_json_int(j, "starts", a->starts);
-	gn_json_uint(j, "step", a->step);
-	gn_json_uint(j, "total_steps", a->total_steps);
-	gn_json_fixed(j, "epoch", a->epoch, 4);
-	gn_json_double(j, "loss", a->loss);
-	gn_json_fixed(j, "images_per_s", a->images_per_s, 1);
-	gn_json_double(j, "top1", a->top1);
-	gn_json_uint(j, "checkpoints", a->checkpoints);
-	gn_json_uint(j, "evaluations", a->evaluations);
-	gn_json_double(j, "goodput", gn_account_goodput(a));
+	gn_json_put(j, "starts %d step %lu total_steps %lu epoch %.4f loss %g images_per_s %.1f top1 %g checkpoints %lu evaluations %lu "
+		    "goodput %g", a->starts, a->step, a->total_steps, a->epoch, a->loss, a->images_per_s, a->top1, a->checkpoints,
+		    a->evaluations, gn_account_goodput(a));
 	write_worlds(a, j);
 	write_pipeline(a, j);
 }
@@ -73,28 +46,16 @@ static void write_run(const struct gn_account *a, const char *path, struct gn_js
 void gn_account_write_summary(const struct gn_account *a, const char *path, struct gn_json *j)
 {
 	write_run(a, path, j);
-	gn_json_fixed(j, "wall_s", a->wall_s, 3);
-	gn_json_fixed(j, "training_s", a->training_s, 3);
-	gn_json_fixed(j, "data_s", a->data_s, 3);
-	gn_json_fixed(j, "communication_s", a->communication_s, 3);
-	gn_json_fixed(j, "lost_s", a->lost_s, 3);
-	gn_json_fixed(j, "evaluation_s", a->evaluation_s, 3);
-	gn_json_fixed(j, "checkpoint_s", a->checkpoint_s, 3);
-	gn_json_fixed(j, "between_starts_s", a->between_s, 3);
-	gn_json_fixed(j, "starting_s", a->starting_s, 3);
-	gn_json_fixed(j, "recovery_s", a->recovery_s, 3);
-	gn_json_fixed(j, "other_s", a->other_s, 3);
-	gn_json_int(j, "usage_starts", a->usage_starts);
+	gn_json_put(j, "wall_s %.3f training_s %.3f data_s %.3f communication_s %.3f lost_s %.3f evaluation_s %.3f checkpoint_s %.3f "
+		    "between_starts_s %.3f starting_s %.3f recovery_s %.3f other_s %.3f usage_starts %d", a->wall_s, a->training_s,
+		    a->data_s, a->communication_s, a->lost_s, a->evaluation_s, a->checkpoint_s, a->between_s, a->starting_s, a->recovery_s,
+		    a->other_s, a->usage_starts);
 	if (a->usage_starts) {
 		gn_json_bool(j, "usage_partial", a->is_usage_partial);
-		if (!a->is_usage_partial) {
-			gn_json_int(j, "processors", a->processors);
-			gn_json_double(j, "core_hours", a->available_s / 3600);
-			gn_json_double(j, "core_hours_used", a->cpu_s / 3600);
-			gn_json_double(j, "efficiency", a->available_s > 0 ? a->cpu_s / a->available_s : NAN);
-		}
-		gn_json_fixed(j, "max_rss_bytes", a->max_rss_bytes, 0);
-		gn_json_int(j, "max_rss_rank", a->max_rss_rank);
+		if (!a->is_usage_partial)
+			gn_json_put(j, "processors %d core_hours %g core_hours_used %g efficiency %g", a->processors, a->available_s / 3600,
+				    a->cpu_s / 3600, a->available_s > 0 ? a->cpu_s / a->available_s : NAN);
+		gn_json_put(j, "max_rss_bytes %.0f max_rss_rank %d", a->max_rss_bytes, a->max_rss_rank);
 	}
 }
 
@@ -111,20 +72,13 @@ void gn_account_write_state(const struct gn_account *a, const char *path, double
 	static const char *const parts[] = {"data", "forward", "backward", "communication_exposed", "optimizer"};
 
 	write_run(a, path, j);
-	gn_json_fixed(j, "silent_s", silent_s, 0);
-	gn_json_double(j, "left_s", strcmp(a->state, "running") ? NAN : gn_account_left_s(a));
-	gn_json_double(j, "lr", a->lr);
-	gn_json_object(j, "time_ms");
-	gn_json_fixed(j, "step", a->step_ms, 3);
+	gn_json_put(j, "silent_s %.0f left_s %g lr %g time_ms { step %.3f", silent_s,
+		    strcmp(a->state, "running") ? NAN : gn_account_left_s(a), a->lr, a->step_ms);
 	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
 		gn_json_fixed(j, parts[i], a->part_ms[i], 3);
-	gn_json_end(j);
-	gn_json_fixed(j, "compute_low_ms", a->compute_low_ms, 3);
-	gn_json_fixed(j, "compute_high_ms", a->compute_high_ms, 3);
-	if (a->slowest >= 0) {
-		gn_json_int(j, "slowest", a->slowest);
-		gn_json_string(j, "slowest_host", a->slowest_host);
-	}
+	gn_json_put(j, "} compute_low_ms %.3f compute_high_ms %.3f", a->compute_low_ms, a->compute_high_ms);
+	if (a->slowest >= 0)
+		gn_json_put(j, "slowest %d slowest_host %s", a->slowest, a->slowest_host);
 	write_recent("recent_loss", a->recent_loss, a->recent, j);
 	write_recent("recent_images_per_s", a->recent_rate, a->recent, j);
 }

@@ -41,16 +41,14 @@ static void write_number(const char *key, double value, int is_known, struct gn_
 
 static void write_host(const struct gn_preflight_host *h, struct gn_json *j)
 {
-	gn_json_object(j, NULL);
-	gn_json_string(j, "host", h->host);
+	gn_json_put(j, "{ host %s", h->host);
 	for (size_t i = 0; i < NUMBERS; i++) {
 		double value = *(const double *)(const void *)((const char *)h + numbers[i].offset);
 		int is_free = numbers[i].offset == offsetof(struct gn_preflight_host, free_gb);
 
 		write_number(numbers[i].key, value, numbers[i].is_baseline ? value > 0 : !is_free || value >= 0, j);
 	}
-	gn_json_int(j, "processors", h->processors);
-	gn_json_uint(j, "memory_bytes", h->memory_bytes);
+	gn_json_put(j, "processors %d memory_bytes %lu", h->processors, h->memory_bytes);
 	if (h->memlock_bytes == UINT64_MAX)
 		gn_json_null(j, "memlock_bytes");
 	else
@@ -62,15 +60,8 @@ static void write_host(const struct gn_preflight_host *h, struct gn_json *j)
 	write_number("gpus", h->gpus.count, h->gpus.count >= 0, j);
 	write_number("gpu_ecc_errors", (double)h->gpus.ecc_errors, h->gpus.count > 0, j);
 	write_number("gpu_throttle_bits", (double)h->gpus.throttle, h->gpus.count > 0, j);
-	gn_json_string(j, "gannet", h->gannet);
-	gn_json_string(j, "binary", h->binary);
-	gn_json_string(j, "ucx", h->ucx);
-	gn_json_string(j, "pmix", h->pmix);
-	gn_json_string(j, "libc", h->libc);
-	gn_json_string(j, "kernel", h->kernel);
-	gn_json_string(j, "processor_model", h->model);
-	gn_json_string(j, "nvidia_driver", h->driver);
-	gn_json_end(j);
+	gn_json_put(j, "gannet %s binary %s ucx %s pmix %s libc %s kernel %s processor_model %s nvidia_driver %s }", h->gannet, h->binary,
+		    h->ucx, h->pmix, h->libc, h->kernel, h->model, h->driver);
 }
 
 static void write_matrix(const char *key, const double *values, int count, struct gn_json *j)
@@ -108,21 +99,12 @@ static void write_exclude(const struct gn_preflight_host *hosts, const struct gn
 void gn_preflight_write(const struct gn_preflight_host *hosts, int count, const double *rate, const double *latency,
 			const struct gn_preflight_problem *problems, size_t problem_count, double seconds, struct gn_json *j)
 {
-	gn_json_object(j, NULL);
-	gn_json_bool(j, "ok", problem_count == 0);
-	gn_json_fixed(j, "seconds", seconds, 1);
-	gn_json_array(j, "hosts");
+	gn_json_put(j, "{ ok? %d seconds %.1f hosts [", problem_count == 0, seconds);
 	for (int i = 0; i < count; i++)
 		write_host(&hosts[i], j);
-	gn_json_end(j);
-	gn_json_array(j, "problems");
-	for (size_t i = 0; i < problem_count; i++) {
-		gn_json_object(j, NULL);
-		gn_json_string(j, "host", hosts[problems[i].node].host);
-		gn_json_string(j, "what", problems[i].what);
-		gn_json_string(j, "text", problems[i].text);
-		gn_json_end(j);
-	}
+	gn_json_put(j, "] problems [");
+	for (size_t i = 0; i < problem_count; i++)
+		gn_json_put(j, "{ host %s what %s text %s }", hosts[problems[i].node].host, problems[i].what, problems[i].text);
 	gn_json_end(j);
 	write_exclude(hosts, problems, problem_count, j);
 	write_matrix("rate_gbit_per_s", rate, count, j);

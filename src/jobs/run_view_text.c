@@ -279,9 +279,7 @@ static void write_ranks(const char *name, const struct gn_run_view_rank *list, i
 {
 	gn_json_array(j, name);
 	for (int i = 0; i < count; i++) {
-		gn_json_object(j, NULL);
-		gn_json_int(j, "rank", list[i].rank);
-		gn_json_string(j, "host", list[i].host);
+		gn_json_put(j, "{ rank %d host %s", list[i].rank, list[i].host);
 		gn_json_fixed(j, key, since > 0 ? fmax(since - list[i].value, 0) : list[i].value, decimals);
 		gn_json_end(j);
 	}
@@ -294,21 +292,16 @@ void gn_run_view_json(const struct gn_run_view *v, double now, struct gn_json *j
 	if (v->has_log)
 		gn_account_write_state(&v->a, v->log, gn_run_view_silent_s(v, now), j);
 	if (v->has_status) {
-		gn_json_string(j, "doing", v->doing);
-		gn_json_uint(j, "status_step", v->status_step);
+		gn_json_put(j, "doing %s status_step %lu", v->doing, v->status_step);
 		write_ranks("slow", v->slow, v->slow_count, "compute_ms", 3, 0, j);
 		write_ranks("silent", v->silent, v->silent_count, "silent_s", 1, now, j);
-		gn_json_int(j, "silent_count", v->silent_count + v->more_silent);
-		gn_json_array(j, "node_load");
+		gn_json_put(j, "silent_count %d node_load [", v->silent_count + v->more_silent);
 		for (int i = 0; i < v->node_count; i++)
 			gn_node_load_write(v->node[i].host, &v->node[i].load, v->node[i].rss_bytes, j);
 		gn_json_end(j);
 	}
-	if (v->has_job) {
-		gn_json_string(j, "slurm_job", v->job.id);
-		gn_json_string(j, "slurm_state", v->job.state);
-		gn_json_string(j, "slurm_reason", v->job.reason);
-		gn_json_int(j, "slurm_restarts", v->job.restarts);
-	}
+	if (v->has_job)
+		gn_json_put(j, "slurm_job %s slurm_state %s slurm_reason %s slurm_restarts %d", v->job.id, v->job.state, v->job.reason,
+			    v->job.restarts);
 	gn_json_end(j);
 }

@@ -287,22 +287,11 @@ enum gn_status gn_slurm_job_log(const struct gn_slurm_job *job, char *out, size_
 void gn_slurm_job_write(const struct gn_slurm_job *job, const char *key, struct gn_json *j)
 {
 	gn_json_object(j, key);
-	gn_json_string(j, "job", job->id);
-	gn_json_string(j, "name", job->name);
-	gn_json_string(j, "state", job->state);
-	gn_json_string(j, "reason", job->reason);
-	gn_json_int(j, "restarts", job->restarts);
-	gn_json_int(j, "nodes", job->node_count);
-	gn_json_int(j, "cpus", job->cpus);
-	gn_json_fixed(j, "memory_asked_bytes_per_node", job->memory_bytes, 0);
-	if (job->accounted) {
-		gn_json_fixed(j, "waited_s", job->waited_s, 0);
-		gn_json_fixed(j, "elapsed_s", job->elapsed_s, 0);
-		gn_json_double(j, "core_hours", job->core_s / 3600);
-		gn_json_double(j, "core_hours_used", job->cpu_s / 3600);
-		gn_json_double(j, "efficiency", job->core_s > 0 ? job->cpu_s / job->core_s : NAN);
-		gn_json_fixed(j, "max_rss_bytes", job->max_rss_bytes, 0);
-		gn_json_fixed(j, "node_rss_bytes", job->node_rss_bytes, 0);
-	}
+	gn_json_put(j, "job %s name %s state %s reason %s restarts %d nodes %d cpus %d memory_asked_bytes_per_node %.0f", job->id,
+		    job->name, job->state, job->reason, job->restarts, job->node_count, job->cpus, job->memory_bytes);
+	if (job->accounted)
+		gn_json_put(j, "waited_s %.0f elapsed_s %.0f core_hours %g core_hours_used %g efficiency %g max_rss_bytes %.0f "
+			    "node_rss_bytes %.0f", job->waited_s, job->elapsed_s, job->core_s / 3600, job->cpu_s / 3600,
+			    job->core_s > 0 ? job->cpu_s / job->core_s : NAN, job->max_rss_bytes, job->node_rss_bytes);
 	gn_json_end(j);
 }

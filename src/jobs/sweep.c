@@ -187,16 +187,14 @@ void gn_sweep_ledger(const struct gn_sweep *s, const char *directory, struct gn_
 		struct gn_json j;
 
 		gn_json_begin(&j);
-		gn_json_uint(&j, "trial", t + 1);
-		gn_json_object(&j, "parameters");
+		gn_json_put(&j, "trial %lu parameters {", t + 1);
 		for (int p = 0; p < s->parameters; p++)
 			gn_json_string(&j, s->names[p], s->trials[t].values[p]);
 		gn_json_end(&j);
 		snprintf(path, sizeof path, "%s/trial-%zu.jsonl", directory, t + 1);
 		gn_json_string(&j, "log", path);
 		snprintf(path, sizeof path, "%s/trial-%zu", directory, t + 1);
-		gn_json_string(&j, "checkpoint", path);
-		gn_json_end(&j);
+		gn_json_put(&j, "checkpoint %s }", path);
 		gn_strbuf_puts(out, gn_json_text(&j));
 		gn_strbuf_puts(out, "\n");
 		gn_json_release(&j);

@@ -27,6 +27,27 @@ static void test_layout(void **state)
 	gn_json_release(&j);
 }
 
+static void test_members_by_a_format(void **state)
+{
+	struct gn_json j;
+
+	(void)state;
+	gn_json_begin(&j);
+	gn_json_put(&j, "kind plan text %s no %d yes? %d no? %d few %u", "a \"b\"", -7, 2, 0, 4294967295u);
+	gn_json_put(&j, "low %ld high %lu size %zu", (long)INT64_MIN, (unsigned long)UINT64_MAX, (size_t)9);
+	gn_json_put(&j, "exact %g rounded %.3f whole %.0f lost %g { a %d }", 0.1, 2.0 / 3, 1e15, NAN, 1);
+	gn_json_put(&j, "part { of [");
+	for (int i = 0; i < 2; i++)
+		gn_json_put(&j, "{ i %d }", i);
+	gn_json_put(&j, "] } }");
+	assert_false(gn_json_failed(&j));
+	assert_string_equal(gn_json_text(&j), "{\"kind\": \"plan\", \"text\": \"a \\\"b\\\"\", \"no\": -7, \"yes\": true, \"no\": false, "
+			    "\"few\": 4294967295, \"low\": -9223372036854775808, \"high\": 18446744073709551615, \"size\": 9, "
+			    "\"exact\": 0.1, \"rounded\": 0.667, \"whole\": 1000000000000000, \"lost\": null, {\"a\": 1}, "
+			    "\"part\": {\"of\": [{\"i\": 0}, {\"i\": 1}]}}");
+	gn_json_release(&j);
+}
+
 /* Whatever bytes a file name has, the output parses, and valid text comes back as it was. */
 static void test_any_bytes_parse(void **state)
 {
@@ -91,7 +112,7 @@ static void test_too_deep(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_layout),
+		cmocka_unit_test(test_layout), cmocka_unit_test(test_members_by_a_format),
 		cmocka_unit_test(test_any_bytes_parse),
 		cmocka_unit_test(test_doubles_read_back),
 		cmocka_unit_test(test_too_deep),

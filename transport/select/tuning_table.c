@@ -18,59 +18,34 @@
 static void write_path(struct gn_json *j, const char *key, const struct gn_cost_path *p, const struct gn_tune_path *t)
 {
 	gn_json_object(j, key);
-	gn_json_string(j, "lanes", p->lanes);
-	gn_json_double(j, "bytes_per_s", p->bytes_per_s);
-	gn_json_double(j, "burst_bytes", p->burst_bytes);
-	gn_json_double(j, "burst_bytes_per_s", p->burst_bytes_per_s);
-	gn_json_double(j, "eager_bytes", p->path.eager_bytes);
-	gn_json_array(j, "ranges");
+	gn_json_put(j, "lanes %s bytes_per_s %g burst_bytes %g burst_bytes_per_s %g eager_bytes %g ranges [", p->lanes, p->bytes_per_s,
+		    p->burst_bytes, p->burst_bytes_per_s, p->path.eager_bytes);
 	for (int i = 0; i < p->path.count; i++) {
 		const struct gn_sim_range *r = &p->path.ranges[i];
 
-		gn_json_object(j, NULL);
-		gn_json_double(j, "from_bytes", r->from_bytes);
-		gn_json_double(j, "latency_s", r->latency_s);
-		gn_json_double(j, "s_per_byte", r->s_per_byte);
-		gn_json_double(j, "send_s", r->send_s);
-		gn_json_double(j, "receive_s", r->receive_s);
-		if (t->sample_count) {
-			gn_json_double(j, "residual_rms", t->fits[i].rms);
-			gn_json_double(j, "residual_worst", t->fits[i].worst);
-			gn_json_int(j, "samples", t->fits[i].samples);
-		}
+		gn_json_put(j, "{ from_bytes %g latency_s %g s_per_byte %g send_s %g receive_s %g", r->from_bytes, r->latency_s,
+			    r->s_per_byte, r->send_s, r->receive_s);
+		if (t->sample_count)
+			gn_json_put(j, "residual_rms %g residual_worst %g samples %d", t->fits[i].rms, t->fits[i].worst,
+				    t->fits[i].samples);
 		gn_json_end(j);
 	}
-	gn_json_end(j);
-	gn_json_array(j, "measured");
-	for (int i = 0; i < t->sample_count; i++) {
-		gn_json_object(j, NULL);
-		gn_json_double(j, "bytes", t->samples[i].bytes);
-		gn_json_double(j, "one_way_s", t->samples[i].one_way_s);
-		gn_json_end(j);
-	}
-	gn_json_end(j);
-	gn_json_end(j);
+	gn_json_put(j, "] measured [");
+	for (int i = 0; i < t->sample_count; i++)
+		gn_json_put(j, "{ bytes %g one_way_s %g }", t->samples[i].bytes, t->samples[i].one_way_s);
+	gn_json_put(j, "] }");
 }
 
 void gn_tuning_table_json(const struct gn_tune_result *r, struct gn_json *out)
 {
-	gn_json_object(out, NULL);
-	gn_json_int(out, "gannet_tuning", VERSION);
-	gn_json_string(out, "signature", r->signature);
-	gn_json_double(out, "reduce_bytes_per_s", r->cost.reduce_bytes_per_s);
+	gn_json_put(out, "{ gannet_tuning %d signature %s reduce_bytes_per_s %g", VERSION, r->signature, r->cost.reduce_bytes_per_s);
 	write_path(out, "node", &r->cost.node, &r->node);
 	write_path(out, "link", &r->cost.link, &r->link);
 	gn_json_array(out, "allreduce");
-	for (int i = 0; i < r->cost.pick_count; i++) {
-		gn_json_object(out, NULL);
-		gn_json_double(out, "bytes", r->cost.picks[i].bytes);
-		gn_json_string(out, "algorithm", r->cost.picks[i].algorithm);
-		gn_json_double(out, "seconds", r->cost.picks[i].seconds);
-		gn_json_double(out, "piece_bytes", r->cost.picks[i].piece_bytes);
-		gn_json_end(out);
-	}
-	gn_json_end(out);
-	gn_json_end(out);
+	for (int i = 0; i < r->cost.pick_count; i++)
+		gn_json_put(out, "{ bytes %g algorithm %s seconds %g piece_bytes %g }", r->cost.picks[i].bytes, r->cost.picks[i].algorithm,
+			    r->cost.picks[i].seconds, r->cost.picks[i].piece_bytes);
+	gn_json_put(out, "] }");
 }
 
 /* --- reading --- */

@@ -75,21 +75,11 @@ static void json_identity(struct gn_json *j, const struct gn_owner_identity *who
 
 	gmtime_r(&now, &utc);
 	strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%SZ", &utc);
-	gn_json_string(j, "format", "gannet-owner");
-	gn_json_string(j, "host", who->host);
-	gn_json_string(j, "cluster", who->cluster);
-	gn_json_string(j, "job", who->job);
-	gn_json_int(j, "restart", who->restart);
-	gn_json_int(j, "pid", who->pid);
-	gn_json_int(j, "pid_start", who->pid_start);
-	gn_json_int(j, "pid_namespace", who->pid_namespace);
-	gn_json_string(j, "boot", who->boot);
-	gn_json_string(j, "nonce", who->nonce);
-	gn_json_string(j, "since", stamp);
-	if (who->run[0]) {
-		gn_json_string(j, "run", who->run);
-		gn_json_int(j, "world", who->world);
-	}
+	gn_json_put(j, "format gannet-owner host %s cluster %s job %s restart %ld pid %ld pid_start %ld pid_namespace %ld boot %s "
+		    "nonce %s since %s", who->host, who->cluster, who->job, who->restart, who->pid, who->pid_start, who->pid_namespace,
+		    who->boot, who->nonce, stamp);
+	if (who->run[0])
+		gn_json_put(j, "run %s world %ld", who->run, who->world);
 	gn_json_end(j);
 	gn_strbuf_puts(&j->text, "\n");
 }

@@ -52,14 +52,10 @@ void gn_sample_log_batch(struct gn_sample_log *l, uint64_t step, uint64_t epoch,
 	if (!l || l->has_failed)
 		return;
 	gn_json_clear(j);
-	gn_json_object(j, NULL);
-	gn_json_uint(j, "step", step);
-	gn_json_uint(j, "epoch", epoch);
-	gn_json_array(j, "samples");
+	gn_json_put(j, "{ step %lu epoch %lu samples [", step, epoch);
 	for (size_t i = 0; i < count; i++)
 		gn_json_uint(j, NULL, samples[i]);
-	gn_json_end(j);
-	gn_json_end(j);
+	gn_json_put(j, "] }");
 	gn_strbuf_puts(&j->text, "\n");
 	if (!gn_json_failed(j) && !gn_write_full(l->fd, gn_json_text(j), j->text.len, l->path, &err))
 		return;

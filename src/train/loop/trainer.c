@@ -23,25 +23,14 @@ static void put_interval(const struct gn_session *s, const struct gn_interval *s
 {
 	double ms = 1e3 / (double)sums->steps, updates = (double)(sums->steps - sums->skipped - sums->unknown);
 
-	gn_json_uint(j, "step", s->state.step);
-	gn_json_fixed(j, "epoch", gn_session_epoch(s), 4);
-	gn_json_double(j, "loss", sums->loss_sum / updates);
-	gn_json_fixed(j, "top1", sums->correct_sum / updates, 6);
-	gn_json_double(j, "lr", sums->lr);
-	gn_json_double(j, "grad_norm", sums->norm_sum / updates);
-	gn_json_uint(j, "skipped", sums->skipped);
+	gn_json_put(j, "step %lu epoch %.4f loss %g top1 %.6f lr %g grad_norm %g skipped %lu", s->state.step, gn_session_epoch(s),
+		    sums->loss_sum / updates, sums->correct_sum / updates, sums->lr, sums->norm_sum / updates, sums->skipped);
 	if (sums->wanted > 0)
 		gn_json_double(j, "synthetic_error", sums->missed / sums->wanted);
-	gn_json_uint(j, "sent_bytes", sums->sent_bytes / sums->steps);
-	gn_json_fixed(j, "images_per_s", (double)sums->images / sums->step, 1);
-	gn_json_object(j, "time_ms");
-	gn_json_fixed(j, "step", sums->step * ms, 3);
-	gn_json_fixed(j, "data", sums->data * ms, 3);
-	gn_json_fixed(j, "forward", sums->forward * ms, 3);
-	gn_json_fixed(j, "backward", sums->backward * ms, 3);
-	gn_json_fixed(j, "communication_exposed", sums->exposed * ms, 3);
-	gn_json_fixed(j, "communication_in_backward", sums->within * ms, 3);
-	gn_json_fixed(j, "optimizer", sums->optimizer * ms, 3);
+	gn_json_put(j, "sent_bytes %lu images_per_s %.1f time_ms { step %.3f data %.3f forward %.3f backward %.3f "
+		    "communication_exposed %.3f communication_in_backward %.3f optimizer %.3f", sums->sent_bytes / sums->steps,
+		    (double)sums->images / sums->step, sums->step * ms, sums->data * ms, sums->forward * ms, sums->backward * ms,
+		    sums->exposed * ms, sums->within * ms, sums->optimizer * ms);
 	if (s->replica.options.undoes)
 		gn_json_fixed(j, "state_copies", sums->copies * ms, 3);
 	gn_json_end(j);
@@ -288,9 +277,7 @@ static void log_software(struct gn_json *j, const struct gn_world *world)
 	struct gn_strbuf text = {0};
 	char job[64];
 
-	gn_json_string(j, "version", gn_version());
-	gn_json_string(j, "commit", gn_version_commit());
-	gn_json_string(j, "ucx", gn_library_versions_ucx());
+	gn_json_put(j, "version %s commit %s ucx %s", gn_version(), gn_version_commit(), gn_library_versions_ucx());
 	gn_library_versions_pmix(&text);
 	gn_json_string(j, "pmix", gn_strbuf_text(&text));
 	if (gn_library_versions_job(job))
@@ -306,10 +293,7 @@ static void log_compressor(const struct gn_compressor *c, struct gn_json *j)
 	char name[GN_COMPRESS_NAME_MAX];
 
 	gn_compress_name(gn_compressor_spec(c), name);
-	gn_json_object(j, "compress");
-	gn_json_string(j, "method", name);
-	gn_json_fixed(j, "sent_bytes", gn_compressor_sent_bytes(c), 0);
-	gn_json_end(j);
+	gn_json_put(j, "compress { method %s sent_bytes %.0f }", name, gn_compressor_sent_bytes(c));
 }
 
 static enum gn_status log_start(struct gn_session *s, int resumed, struct gn_err *err)
@@ -328,27 +312,18 @@ static enum gn_status log_start(struct gn_session *s, int resumed, struct gn_err
 	if (s->options->recipe_text && gn_comm_rank(s->comm) == 0)
 		gn_log_info(s->log, "recipe %s", s->options->recipe_text);
 	if (j) {
-		gn_json_string(j, "model", gn_model_name(s->model));
-		gn_json_string(j, "precision", gn_device_precision(&s->device));
-		gn_json_uint(j, "step", s->state.step);
-		gn_json_uint(j, "epoch", s->state.epoch);
-		gn_json_uint(j, "sample", s->state.sample);
-		gn_json_uint(j, "total_steps", s->state.step + steps_left(s));
-		gn_json_int(j, "ranks", s->pipeline ? gn_comm_size(s->comm) : s->workers);
+		gn_json_put(j, "model %s precision %s step %lu epoch %lu sample %lu total_steps %lu ranks %d", gn_model_name(s->model),
+			    gn_device_precision(&s->device), s->state.step, s->state.epoch, s->state.sample, s->state.step + steps_left(s),
+			    s->pipeline ? gn_comm_size(s->comm) : s->workers);
 		gn_session_put_mesh(s, j);
-		gn_json_int(j, "nodes", gn_world_nodes(gn_comm_world(s->comm)));
-		gn_json_uint(j, "global_batch", s->schedule.global_batch);
-		if (is_after_loss) {
-			gn_json_uint(j, "world", s->options->carried->world);
-			gn_json_string(j, "after", s->options->carried->why);
-		}
-		gn_json_uint(j, "images", gn_dataset_count(s->data.train));
-		gn_json_uint(j, "parameters", gn_model_param_elements(s->model));
-		gn_json_uint(j, "buckets", gn_reducer_buckets(s->replica.reducer));
+		gn_json_put(j, "nodes %d global_batch %lu", gn_world_nodes(gn_comm_world(s->comm)), s->schedule.global_batch);
+		if (is_after_loss)
+			gn_json_put(j, "world %lu after %s", s->options->carried->world, s->options->carried->why);
+		gn_json_put(j, "images %lu parameters %lu buckets %lu", gn_dataset_count(s->data.train), gn_model_param_elements(s->model),
+			    gn_reducer_buckets(s->replica.reducer));
 		if (s->replica.compressor)
 			log_compressor(s->replica.compressor, j);
-		gn_json_uint(j, "plan_bytes", gn_replica_plan_bytes(&s->replica));
-		gn_json_string(j, "dataset", gn_dataset_digest(s->data.train));
+		gn_json_put(j, "plan_bytes %lu dataset %s", gn_replica_plan_bytes(&s->replica), gn_dataset_digest(s->data.train));
 		log_software(j, gn_comm_world(s->comm));
 		gn_json_string(j, "options", s->options->options_text);
 		gn_summary_resolved(s, &resolved);
@@ -392,9 +367,7 @@ static enum gn_status log_end(struct gn_session *s, int stopped, struct gn_err *
 		return status;
 	j = gn_metrics_log_begin(s->metrics.log, stopped ? "stop" : "end");
 	if (j) {
-		gn_json_uint(j, "step", s->state.step);
-		gn_json_fixed(j, "epoch", gn_session_epoch(s), 4);
-		gn_json_string(j, "params_sha256", hex);
+		gn_json_put(j, "step %lu epoch %.4f params_sha256 %s", s->state.step, gn_session_epoch(s), hex);
 		gn_usage_write(gn_usage_last(s->status.usage), j);
 		if (s->halving.behind)
 			gn_json_string(j, "halving", s->halving.why);

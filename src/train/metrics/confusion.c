@@ -131,14 +131,9 @@ static void put_classes(const struct gn_confusion *c, const struct gn_dataset *n
 		int64_t images = images_of(c)[k], times = predicted(c, k);
 		double right = (double)c->counts[k * c->classes + k];
 
-		gn_json_object(j, NULL);
-		gn_json_string(j, "name", gn_dataset_class_name(names_of, (uint32_t)k));
-		gn_json_int(j, "images", images);
-		gn_json_int(j, "predicted", times);
-		gn_json_double(j, "accuracy", right / (double)images);
-		gn_json_double(j, "precision", right / (double)times);
-		gn_json_double(j, "f1", f1(c, k, times));
-		gn_json_end(j);
+		gn_json_put(j, "{ name %s images %ld predicted %ld accuracy %g precision %g f1 %g }",
+			    gn_dataset_class_name(names_of, (uint32_t)k), images, times, right / (double)images, right / (double)times,
+			    f1(c, k, times));
 	}
 	gn_json_end(j);
 }
@@ -149,13 +144,8 @@ static void put_bins(const struct gn_confusion *c, struct gn_json *j)
 	for (size_t b = 0; b < BINS; b++) {
 		double images = (double)c->bin_images[b];
 
-		gn_json_object(j, NULL);
-		gn_json_double(j, "from", (double)b / BINS);
-		gn_json_double(j, "to", (double)(b + 1) / BINS);
-		gn_json_int(j, "images", c->bin_images[b]);
-		gn_json_double(j, "accuracy", (double)c->bin_right[b] / images);
-		gn_json_double(j, "confidence", c->bin_confidence[b] / images);
-		gn_json_end(j);
+		gn_json_put(j, "{ from %g to %g images %ld accuracy %g confidence %g }", (double)b / BINS, (double)(b + 1) / BINS,
+			    c->bin_images[b], (double)c->bin_right[b] / images, c->bin_confidence[b] / images);
 	}
 	gn_json_end(j);
 }
@@ -207,9 +197,7 @@ enum gn_status gn_confusion_write(const struct gn_confusion *c, const struct gn_
 	for (size_t k = 0; k < c->classes; k++)
 		images += images_of(c)[k];
 	gn_json_begin(&j);
-	gn_json_int(&j, "images", images);
-	gn_json_double(&j, "macro_f1", gn_confusion_macro_f1(c));
-	gn_json_double(&j, "calibration_error", gn_confusion_calibration_error(c));
+	gn_json_put(&j, "images %ld macro_f1 %g calibration_error %g", images, gn_confusion_macro_f1(c), gn_confusion_calibration_error(c));
 	put_classes(c, names_of, &j);
 	put_bins(c, &j);
 	put_counts(c, &j);

@@ -269,9 +269,7 @@ struct gn_json *gn_metrics_log_begin(struct gn_metrics_log *log, const char *eve
 	gmtime_r(&now, &utc);
 	strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%SZ", &utc);
 	gn_json_clear(&log->json);
-	gn_json_object(&log->json, NULL);
-	gn_json_string(&log->json, "event", event);
-	gn_json_string(&log->json, "time", stamp);
+	gn_json_put(&log->json, "{ event %s time %s", event, stamp);
 	return &log->json;
 }
 
@@ -312,9 +310,6 @@ void gn_metrics_log_failure(struct gn_metrics_log *log, uint64_t step, double ep
 
 	if (!j)
 		return;
-	gn_json_uint(j, "step", step);
-	gn_json_fixed(j, "epoch", epoch, 4);
-	gn_json_string(j, "status", gn_status_text(why->status));
-	gn_json_string(j, "reason", why->text);
+	gn_json_put(j, "step %lu epoch %.4f status %s reason %s", step, epoch, gn_status_text(why->status), why->text);
 	gn_metrics_log_end(log, &ignored);
 }

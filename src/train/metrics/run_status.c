@@ -44,14 +44,9 @@ static int put_silent(const struct gn_world *w, struct gn_json *j)
 
 		if (age < SILENCE_S || count++ >= SILENT_LISTED)
 			continue;
-		gn_json_object(j, NULL);
-		gn_json_int(j, "rank", r);
-		gn_json_string(j, "host", gn_world_host_of(w, r));
-		gn_json_fixed(j, "since", now - age, 1);
-		gn_json_end(j);
+		gn_json_put(j, "{ rank %d host %s since %.1f }", r, gn_world_host_of(w, r), now - age);
 	}
-	gn_json_end(j);
-	gn_json_int(j, "silent_count", count);
+	gn_json_put(j, "] silent_count %d", count);
 	return count;
 }
 
@@ -169,33 +164,15 @@ static const char *const part_names[GN_RUN_STATUS_PARTS] = {"data", "forward", "
 /* One JSON object. now: seconds since 1970. */
 static void write_json(const struct gn_run_status *s, double now, struct gn_json *j)
 {
-	gn_json_object(j, NULL);
-	gn_json_fixed(j, "time", now, 3);
-	gn_json_string(j, "doing", s->doing);
-	gn_json_bool(j, "running", s->running);
-	gn_json_string(j, "host", s->host);
-	gn_json_string(j, "job", s->job);
-	gn_json_uint(j, "step", s->step);
-	gn_json_uint(j, "total_steps", s->total_steps);
-	gn_json_fixed(j, "epoch", s->epoch, 4);
-	gn_json_double(j, "loss", s->loss);
-	gn_json_double(j, "lr", s->lr);
-	gn_json_fixed(j, "images_per_s", s->images_per_s, 1);
-	gn_json_double(j, "top1", s->top1);
-	gn_json_array(j, "slow");
-	for (int i = 0; i < s->slow_count; i++) {
-		gn_json_object(j, NULL);
-		gn_json_int(j, "rank", s->slow[i].rank);
-		gn_json_string(j, "host", s->slow[i].host);
-		gn_json_fixed(j, "compute_ms", s->slow[i].compute_s * 1e3, 3);
-		gn_json_end(j);
-	}
-	gn_json_end(j);
-	gn_json_array(j, "nodes");
+	gn_json_put(j, "{ time %.3f doing %s running? %d host %s job %s step %lu total_steps %lu epoch %.4f loss %g lr %g "
+		    "images_per_s %.1f top1 %g slow [", now, s->doing, s->running, s->host, s->job, s->step, s->total_steps, s->epoch,
+		    s->loss, s->lr, s->images_per_s, s->top1);
+	for (int i = 0; i < s->slow_count; i++)
+		gn_json_put(j, "{ rank %d host %s compute_ms %.3f }", s->slow[i].rank, s->slow[i].host, s->slow[i].compute_s * 1e3);
+	gn_json_put(j, "] nodes [");
 	for (int n = 0; s->usage && n < s->usage->nodes; n++)
 		gn_node_load_write(s->usage->node[n].host, &s->usage->node[n].load, s->usage->node[n].rss_bytes, j);
-	gn_json_end(j);
-	gn_json_end(j);
+	gn_json_put(j, "] }");
 }
 
 /* --- Prometheus --- */

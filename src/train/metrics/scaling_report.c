@@ -95,20 +95,16 @@ void gn_scaling_report_json(const struct gn_scaling_report *report, const struct
 		gn_json_fixed(j, NULL, report->max[p] * 1e3, 3);
 		gn_json_end(j);
 	}
-	gn_json_int(j, "slowest", report->slowest);
-	gn_json_string(j, "slowest_host", gn_world_host_of(world, report->slowest));
+	gn_json_put(j, "slowest %d slowest_host %s", report->slowest, gn_world_host_of(world, report->slowest));
 	if (report->ranks <= LISTED_MAX) {
 		gn_json_array(j, "each_compute");
 		for (int r = 0; r < report->ranks; r++)
 			gn_json_fixed(j, NULL, (double)report->compute[r] * 1e3, 3);
 		gn_json_end(j);
 	}
-	gn_json_end(j);
-	gn_json_object(j, "efficiency");
-	gn_json_fixed(j, "measured", report->measured, 4);
+	gn_json_put(j, "} efficiency { measured %.4f", report->measured);
 	if (report->predicted > 0) {
-		gn_json_fixed(j, "predicted", report->predicted, 4);
-		gn_json_string(j, "costs", source);
+		gn_json_put(j, "predicted %.4f costs %s", report->predicted, source);
 	} else if (gn_processors_shared(&report->processors)) {
 		put_sharing(&report->processors, &why);
 		gn_json_string(j, "unpredicted", gn_strbuf_text(&why));

@@ -56,8 +56,7 @@ static void json_event(struct gn_trace_file *o)
  * main thread; tid 0 is the kernel's. */
 static void json_place(struct gn_json *j, int rank, int thread)
 {
-	gn_json_int(j, "pid", rank + 1);
-	gn_json_int(j, "tid", rank + 1 + thread * (int64_t)THREAD_STRIDE);
+	gn_json_put(j, "pid %d tid %ld", rank + 1, rank + 1 + thread * (int64_t)THREAD_STRIDE);
 }
 
 static void json_meta(struct gn_trace_file *o, int rank, int thread, const char *what, const char *key, const char *text,
@@ -66,11 +65,9 @@ static void json_meta(struct gn_trace_file *o, int rank, int thread, const char 
 	struct gn_json *j = &o->json;
 
 	gn_json_clear(j);
-	gn_json_object(j, NULL);
-	gn_json_string(j, "ph", "M");
+	gn_json_put(j, "{ ph M");
 	json_place(j, rank, thread);
-	gn_json_string(j, "name", what);
-	gn_json_object(j, "args");
+	gn_json_put(j, "name %s args {", what);
 	if (text)
 		gn_json_string(j, key, text);
 	else
@@ -162,16 +159,12 @@ enum gn_status gn_trace_file_put(struct gn_trace_file *o, const struct gn_world 
 		struct gn_json *j = &o->json;
 
 		gn_json_clear(j);
-		gn_json_object(j, NULL);
-		gn_json_string(j, "ph", "X");
+		gn_json_put(j, "{ ph X");
 		json_place(j, rank, spans[i].thread);
 		/* both ends are rounded alike, so that a span never exceeds its parent */
-		gn_json_fixed(j, "ts", (double)(int64_t)(begin - o->zero_ns) * 1e-3, 3);
-		gn_json_fixed(j, "dur", (double)(int64_t)(end - begin) * 1e-3, 3);
+		gn_json_put(j, "ts %.3f dur %.3f", (double)(int64_t)(begin - o->zero_ns) * 1e-3, (double)(int64_t)(end - begin) * 1e-3);
 		json_name(o, &spans[i]);
-		gn_json_string(j, "cat", category(&spans[i]));
-		gn_json_object(j, "args");
-		gn_json_uint(j, "step", spans[i].step);
+		gn_json_put(j, "cat %s args { step %lu", category(&spans[i]), spans[i].step);
 		if (spans[i].kind == GN_SPAN_DECODE)
 			gn_json_uint(j, "images", spans[i].detail);
 		if ((spans[i].kind == GN_SPAN_FORWARD || spans[i].kind == GN_SPAN_BACKWARD) && spans[i].detail)
@@ -196,9 +189,8 @@ static void json_end(struct gn_trace_file *o, const struct gn_world *world, cons
 	o->text.text[o->text.len] = 0;
 	gn_strbuf_puts(&o->text, "\n], \"otherData\":\n");
 	gn_json_clear(j);
-	gn_json_object(j, NULL);
-	gn_json_string(j, "clock", "rank 0's; others are corrected by ahead_us, measured by round trips, with an error of at most "
-				   "uncertain_us");
+	gn_json_put(j, "{ clock %s", "rank 0's; others are corrected by ahead_us, measured by round trips, with an error of at most "
+		    "uncertain_us");
 	if (failure)
 		gn_json_string(j, "failure", failure);
 	gn_json_array(j, "ranks");
@@ -206,18 +198,12 @@ static void json_end(struct gn_trace_file *o, const struct gn_world *world, cons
 		int64_t off = all[r].begun.uncertain_ns > all[r].ended.uncertain_ns ? all[r].begun.uncertain_ns
 										    : all[r].ended.uncertain_ns;
 
-		gn_json_object(j, NULL);
-		gn_json_int(j, "rank", first + r);
-		gn_json_string(j, "host", gn_world_host_of(world, first + r));
-		gn_json_fixed(j, "ahead_us", (double)all[r].ended.ahead_ns * 1e-3, 3);
-		gn_json_fixed(j, "drift_us", (double)(all[r].ended.ahead_ns - all[r].begun.ahead_ns) * 1e-3, 3);
-		gn_json_fixed(j, "uncertain_us", (double)off * 1e-3, 3);
-		gn_json_uint(j, "spans", all[r].count);
-		gn_json_uint(j, "dropped_steps", all[r].dropped_steps);
-		gn_json_end(j);
+		gn_json_put(j, "{ rank %d host %s ahead_us %.3f drift_us %.3f uncertain_us %.3f spans %lu dropped_steps %lu }", first + r,
+			    gn_world_host_of(world, first + r), (double)all[r].ended.ahead_ns * 1e-3,
+			    (double)(all[r].ended.ahead_ns - all[r].begun.ahead_ns) * 1e-3, (double)off * 1e-3, all[r].count,
+			    all[r].dropped_steps);
 	}
-	gn_json_end(j);
-	gn_json_end(j);
+	gn_json_put(j, "] }");
 	gn_strbuf_append(&o->text, gn_json_text(j), j->text.len);
 	gn_strbuf_puts(&o->text, "}\n");
 }

@@ -121,15 +121,9 @@ static void node_load_between(const struct gn_node_counters *before, const struc
 
 void gn_node_load_write(const char *host, const struct gn_node_load *load, double rss_bytes, struct gn_json *j)
 {
-	gn_json_object(j, NULL);
-	gn_json_string(j, "host", host);
-	gn_json_fixed(j, "cpu", load->cpu, 4);
-	gn_json_fixed(j, "memory_bytes", load->memory_bytes, 0);
-	gn_json_fixed(j, "memory_used_bytes", load->memory_used_bytes, 0);
-	gn_json_fixed(j, "rss_bytes", rss_bytes, 0);
-	gn_json_fixed(j, "receive_bytes_per_s", load->receive_bytes_per_s, 0);
-	gn_json_fixed(j, "send_bytes_per_s", load->send_bytes_per_s, 0);
-	gn_json_end(j);
+	gn_json_put(j, "{ host %s cpu %.4f memory_bytes %.0f memory_used_bytes %.0f rss_bytes %.0f receive_bytes_per_s %.0f "
+		    "send_bytes_per_s %.0f }", host, load->cpu, load->memory_bytes, load->memory_used_bytes, rss_bytes,
+		    load->receive_bytes_per_s, load->send_bytes_per_s);
 }
 
 static double seconds(struct timeval t)
@@ -288,13 +282,6 @@ const struct gn_usage *gn_usage_last(const struct gn_usage_meter *m)
 
 void gn_usage_write(const struct gn_usage *u, struct gn_json *j)
 {
-	gn_json_object(j, "usage");
-	gn_json_int(j, "ranks", u->ranks);
-	gn_json_fixed(j, "cpu_s", u->cpu_s, 3);
-	gn_json_fixed(j, "waited_s", u->waited_s, 3);
-	gn_json_fixed(j, "age_s", u->age_s, 3);
-	gn_json_int(j, "processors", u->processors);
-	gn_json_fixed(j, "max_rss_bytes", u->max_rss_bytes, 0);
-	gn_json_int(j, "max_rss_rank", u->max_rss_rank);
-	gn_json_end(j);
+	gn_json_put(j, "usage { ranks %d cpu_s %.3f waited_s %.3f age_s %.3f processors %d max_rss_bytes %.0f max_rss_rank %d }", u->ranks,
+		    u->cpu_s, u->waited_s, u->age_s, u->processors, u->max_rss_bytes, u->max_rss_rank);
 }

@@ -16,16 +16,13 @@ enum { PIECE_BYTES = 1 << 18 };
 static void put_entry(struct gn_json *j, const struct gn_tensor_entry *t, uint64_t offset)
 {
 	gn_json_object(j, t->name);
-	gn_json_string(j, "dtype", gn_safetensors_type_name(t->type));
-	gn_json_array(j, "shape");
+	gn_json_put(j, "dtype %s shape [", gn_safetensors_type_name(t->type));
 	for (int d = 0; d < t->dims; d++)
 		gn_json_int(j, NULL, t->shape[d]);
-	gn_json_end(j);
-	gn_json_array(j, "data_offsets");
+	gn_json_put(j, "] data_offsets [");
 	gn_json_uint(j, NULL, offset);
 	gn_json_uint(j, NULL, offset + t->len_bytes);
-	gn_json_end(j);
-	gn_json_end(j);
+	gn_json_put(j, "] }");
 }
 
 static void put_header(struct gn_json *j, const struct gn_tensor_entry *tensors, size_t count,

@@ -78,10 +78,7 @@ static enum gn_status save(const struct gn_bucket_autotune_options *o, const str
 	if (status)
 		return status;
 	gn_json_begin(&j);
-	gn_json_string(&j, "of", o->conditions);
-	gn_json_uint(&j, "bucket_bytes", f->bucket_bytes);
-	gn_json_bool(&j, "overlap", f->overlap);
-	gn_json_end(&j);
+	gn_json_put(&j, "of %s bucket_bytes %lu overlap? %d }", o->conditions, f->bucket_bytes, f->overlap);
 	return gn_json_save(&j, path, err);
 }
 
@@ -143,13 +140,9 @@ static int is_exact(const struct gn_comm *comm, const struct gn_reducer *x, cons
 static void log_candidates(const struct gn_bucket_autotune *t, const double *medians, struct gn_json *j)
 {
 	gn_json_array(j, "tried");
-	for (int i = 0; i < t->count; i++) {
-		gn_json_object(j, NULL);
-		gn_json_uint(j, "buckets", gn_reducer_buckets(t->candidates[i]));
-		gn_json_bool(j, "overlap", gn_reducer_config(t->candidates[i])->overlap);
-		gn_json_fixed(j, "step_ms", medians[i] * 1e3, 3);
-		gn_json_end(j);
-	}
+	for (int i = 0; i < t->count; i++)
+		gn_json_put(j, "{ buckets %lu overlap? %d step_ms %.3f }", gn_reducer_buckets(t->candidates[i]),
+			    gn_reducer_config(t->candidates[i])->overlap, medians[i] * 1e3);
 	gn_json_end(j);
 }
 
@@ -173,10 +166,8 @@ static enum gn_status report(const struct gn_bucket_autotune *t, int best, const
 		gn_strbuf_printf(&text, " %.4g", medians[i] * 1e3);
 	}
 	if (j) {
-		gn_json_uint(j, "step", step);
-		gn_json_uint(j, "bucket_bytes", config->bucket_bytes);
-		gn_json_uint(j, "buckets", gn_reducer_buckets(t->candidates[best]));
-		gn_json_bool(j, "overlap", config->overlap);
+		gn_json_put(j, "step %lu bucket_bytes %lu buckets %lu overlap? %d", step, config->bucket_bytes,
+			    gn_reducer_buckets(t->candidates[best]), config->overlap);
 		log_candidates(t, medians, j);
 		gn_json_bool(j, "exact", exact);
 	}
