@@ -88,10 +88,10 @@ static int is_refused(const char *one, const char *other, struct gn_err *err)
 /* As it was given, where an option has several values. */
 static void assert_named(const struct gn_train_feature *f, const struct gn_train_options *o, const char *text)
 {
+	const char *value = f->value(o);
 	char name[80];
 
-	snprintf(name, sizeof name, "%.*s%s%s", (int)strcspn(f->name, f->value ? " " : ""), f->name, f->value ? " " : "",
-		 f->value ? f->value(o) : "");
+	snprintf(name, sizeof name, "%.*s%s%s", (int)strcspn(f->name, value ? " " : ""), f->name, value ? " " : "", value ? value : "");
 	assert_non_null(strstr(text, name));
 }
 

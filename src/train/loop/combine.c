@@ -22,133 +22,99 @@ static enum gn_compress_method method_of(const struct gn_train_options *o)
 	return s.method;
 }
 
-/* Whether the options ask for something. */
-#define ASKS(what, test)                                                                                                           \
-	static int asks_##what(const struct gn_train_options *o)                                                                   \
-	{                                                                                                                          \
-		return test;                                                                                                       \
-	}
-ASKS(compress, method_of(o) != GN_COMPRESS_NONE)
-ASKS(dgc, method_of(o) == GN_COMPRESS_DGC)
-ASKS(auto_compress, method_of(o) == GN_COMPRESS_AUTO)
-/* An element's fate depends on others that are not of its tensor. */
-ASKS(lossy, method_of(o) == GN_COMPRESS_INT8 || method_of(o) == GN_COMPRESS_TOPK || method_of(o) == GN_COMPRESS_DGC)
-ASKS(gpu, !strcmp(o->device, "cuda") || !strcmp(o->device, "auto"))
-ASKS(shared, !strcmp(o->algo, "shared"))
-ASKS(network, !strcmp(o->transport, "tcp") || !strcmp(o->transport, "rc") || !strcmp(o->transport, "ud"))
-ASKS(other_than_sgd, strcmp(o->optimizer, "sgd") != 0)
-ASKS(large_batch, !strcmp(o->optimizer, "lars") || !strcmp(o->optimizer, "lamb"))
-ASKS(class_weights, o->class_weights != NULL)
-ASKS(nesterov, o->nesterov)
-ASKS(local, o->local_steps > 1)
-ASKS(average, o->ema > 0)
-ASKS(shard, gn_shard_mode_of(o->shard) != GN_SHARD_NONE)
-ASKS(shard_gradients, gn_shard_mode_of(o->shard) == GN_SHARD_GRADIENTS)
-ASKS(servers, gn_train_servers(o).mode != GN_UPDATE_ALLREDUCE)
-/* Workers take steps one by one. */
-ASKS(async, gn_train_servers(o).mode > GN_UPDATE_SYNC)
-ASKS(clip, o->clip > 0)
-ASKS(sync_bn, o->sync_bn != NULL)
-ASKS(halving, o->halving != NULL)
-ASKS(trace, o->trace != NULL)
+/* Of so many ranks; 0: of any. Without --parallel, and where it cannot be read, nothing is divided. */
+static struct gn_mesh_shape mesh_of(const struct gn_train_options *o, int ranks)
+{
+	struct gn_mesh_shape shape = {.pipeline = 1, .tensor = 1};
+
+	if (o->parallel)
+		gn_mesh_parse(o->parallel, ranks, &shape, NULL);
+	return shape;
+}
 
 /* Or may: "data=2" is of pipelines where there are more than two ranks. */
 static int may_be_pipeline(const struct gn_train_options *o)
 {
-	struct gn_mesh_shape shape;
-
-	return o->parallel && !gn_mesh_parse(o->parallel, (int)o->mesh_ranks, &shape, NULL) && shape.pipeline != 1;
+	return mesh_of(o, (int)o->mesh_ranks).pipeline != 1;
 }
 
-ASKS(auto_mesh, o->parallel && gn_mesh_is_auto(o->parallel))
+/* A row a feature: its index, the members of struct gn_train_feature up to the value that was given, and whether the options ask for it. */
+#define FEATURES(X) \
+	X(COMPRESS, "--compress", "--compress topk:0.1", o->compress, method_of(o) != GN_COMPRESS_NONE) \
+	X(AUTO_COMPRESS, "--compress auto", "--compress auto", o->compress, method_of(o) == GN_COMPRESS_AUTO) \
+	/* what it does to a gradient depends on what else is in its bucket or matrix */ \
+	X(JOINT_COMPRESS, "--compress except bf16 and fp16", "--compress topk:0.1", o->compress, \
+	  asks_COMPRESS(o) && method_of(o) != GN_COMPRESS_BF16 && method_of(o) != GN_COMPRESS_FP16) \
+	X(AUTO_MESH, "--parallel auto", "--parallel auto", o->parallel, o->parallel && gn_mesh_is_auto(o->parallel)) \
+	/* an element's fate depends on others that are not of its tensor */ \
+	X(LOSSY, "--compress int8, topk:F or dgc:F", "--compress int8", o->compress, \
+	  method_of(o) == GN_COMPRESS_INT8 || method_of(o) == GN_COMPRESS_TOPK || method_of(o) == GN_COMPRESS_DGC) \
+	X(DGC, "--compress dgc:F", "--compress dgc:0.1", o->compress, method_of(o) == GN_COMPRESS_DGC) \
+	X(LOCAL, "--local-steps", "--local-steps 4", NULL, o->local_steps > 1) \
+	X(SHARD, "--shard", "--shard optimizer", NULL, gn_shard_mode_of(o->shard) != GN_SHARD_NONE) \
+	X(SHARD_GRADIENTS, "--shard gradients", "--shard gradients", NULL, gn_shard_mode_of(o->shard) == GN_SHARD_GRADIENTS) \
+	X(GPU, "--device cuda or auto", "--device cuda", o->device, !strcmp(o->device, "cuda") || !strcmp(o->device, "auto")) \
+	X(SHARED, "--algo shared", "--algo shared", NULL, !strcmp(o->algo, "shared")) \
+	X(NETWORK, "--transport tcp, rc or ud", "--transport tcp", o->transport, \
+	  !strcmp(o->transport, "tcp") || !strcmp(o->transport, "rc") || !strcmp(o->transport, "ud")) \
+	/* algorithms that only an allreduce has */ \
+	X(ALLREDUCE, "--algo except auto and ring", "--algo double-tree", o->algo, strcmp(o->algo, "auto") && strcmp(o->algo, "ring")) \
+	X(OTHER_THAN_SGD, "--optimizer other than sgd", "--optimizer adamw", o->optimizer, strcmp(o->optimizer, "sgd") != 0) \
+	X(LARGE_BATCH, "--optimizer lars or lamb", "--optimizer lars", o->optimizer, \
+	  !strcmp(o->optimizer, "lars") || !strcmp(o->optimizer, "lamb")) \
+	X(NESTEROV, "--nesterov", "--nesterov", NULL, o->nesterov) \
+	X(AVERAGE, "--ema", "--ema 0.99", NULL, o->ema > 0) \
+	X(SERVERS, "--update except allreduce", "--update sync --servers 1", o->update, gn_train_servers(o).mode != GN_UPDATE_ALLREDUCE) \
+	/* workers take steps one by one */ \
+	X(ASYNC, "--update async or ssp:N", "--update async --servers 1", o->update, gn_train_servers(o).mode > GN_UPDATE_SYNC) \
+	X(CLIP, "--clip", "--clip 1", NULL, o->clip > 0) \
+	X(SYNC_BN, "--sync-bn", "--sync-bn all", NULL, o->sync_bn != NULL) \
+	X(HALVING, "--halving", "--halving 2:2", NULL, o->halving != NULL) \
+	X(TRACE, "--trace", "--trace t.json", NULL, o->trace != NULL) \
+	X(CLASS_WEIGHTS, "--class-weights", "--class-weights balanced", NULL, o->class_weights != NULL) \
+	X(ELASTIC, "--elastic", "--elastic 2", NULL, gn_elastic_least(o) > 0) \
+	/* others may join */ \
+	X(GROWTH, "--elastic MIN:MAX", "--elastic 2:4 --checkpoint c", NULL, gn_elastic_most(o) > 0) \
+	X(LOCAL_FOLDER, "--checkpoint-local", "--checkpoint c --checkpoint-local l", NULL, o->checkpoint_local != NULL) \
+	X(PIPELINE, "--parallel with pipeline", "--parallel data=1,pipeline=2", o->parallel, \
+	  asks_AUTO_MESH(o) || mesh_of(o, (int)o->mesh_ranks).pipeline > 1) \
+	/* which needs a pipeline */ \
+	X(ASYNC_PIPELINE, "--pipe-schedule pipedream or decoupled", "--pipe-schedule pipedream", o->pipe_schedule, \
+	  gn_pipe_kind_is_async(gn_pipe_kind_of(o->pipe_schedule))) \
+	X(RESIZE, "--resize-schedule", "--resize-schedule 0:16,1:28", NULL, o->resize_schedule != NULL) \
+	X(FREEZE, "--freeze", "--freeze conv1.*", NULL, o->freeze.count > 0) \
+	X(KEPT_BATCH, "--elastic with --elastic-batch keep", "--elastic 2", NULL, \
+	  gn_elastic_least(o) > 0 && !(o->elastic_batch && !strcmp(o->elastic_batch, "scale"))) \
+	X(SCALED_BATCH, "--elastic with --elastic-batch scale", "--elastic 2 --elastic-batch scale", NULL, \
+	  gn_elastic_least(o) > 0 && !asks_KEPT_BATCH(o)) \
+	X(GLOBAL_BATCH, "--global-batch", "--global-batch 64", NULL, o->global_batch > 0) \
+	X(TENSOR, "--parallel with tensor", "--parallel data=1,tensor=2", o->parallel, mesh_of(o, 0).tensor > 1) \
+	X(RECOMPUTE, "--recompute", "--parallel data=1,pipeline=2 --recompute", NULL, o->recompute) \
+	X(HOST_OPTIMIZER, "--optimizer adamw or rmsprop", "--optimizer adamw", o->optimizer, \
+	  !strcmp(o->optimizer, "adamw") || !strcmp(o->optimizer, "rmsprop"))
 
-static int asks_pipeline(const struct gn_train_options *o)
-{
-	struct gn_mesh_shape shape;
+enum {
+#define X(feature, name, example, value, test) feature,
+	FEATURES(X)
+#undef X
+};
 
-	return asks_auto_mesh(o) || (o->parallel && !gn_mesh_parse(o->parallel, (int)o->mesh_ranks, &shape, NULL) && shape.pipeline > 1);
-}
-
-/* What it does to a gradient depends on what else is in its bucket or matrix. */
-ASKS(joint_compress, asks_compress(o) && method_of(o) != GN_COMPRESS_BF16 && method_of(o) != GN_COMPRESS_FP16)
-
-static int asks_tensor(const struct gn_train_options *o)
-{
-	struct gn_mesh_shape shape;
-
-	return o->parallel && !gn_mesh_parse(o->parallel, 0, &shape, NULL) && shape.tensor > 1;
-}
-
-ASKS(async_pipeline, gn_pipe_kind_is_async(gn_pipe_kind_of(o->pipe_schedule))) /* which needs a pipeline */
-ASKS(recompute, o->recompute)
-ASKS(resize, o->resize_schedule != NULL)
-ASKS(host_optimizer, !strcmp(o->optimizer, "adamw") || !strcmp(o->optimizer, "rmsprop"))
-ASKS(freeze, o->freeze.count > 0)
-ASKS(elastic, gn_elastic_least(o) > 0)
-/* Others may join. */
-ASKS(growth, gn_elastic_most(o) > 0)
-ASKS(kept_batch, gn_elastic_least(o) > 0 && !(o->elastic_batch && !strcmp(o->elastic_batch, "scale")))
-ASKS(scaled_batch, gn_elastic_least(o) > 0 && !asks_kept_batch(o))
-ASKS(global_batch, o->global_batch > 0)
-ASKS(local_folder, o->checkpoint_local != NULL)
-/* Algorithms that only an allreduce has. */
-ASKS(allreduce, strcmp(o->algo, "auto") && strcmp(o->algo, "ring"))
-
-#define VALUE_OF(member)                                                                                                           \
-	static const char *member##_of(const struct gn_train_options *o)                                                          \
-	{                                                                                                                          \
-		return o->member;                                                                                                  \
+#define X(feature, name, example, value, test) \
+	static int asks_##feature(const struct gn_train_options *o) \
+	{ \
+		return test; \
+	} \
+	static const char *value_##feature(const struct gn_train_options *o) \
+	{ \
+		return (void)o, value; \
 	}
-VALUE_OF(compress)
-VALUE_OF(device)
-VALUE_OF(algo)
-VALUE_OF(transport)
-VALUE_OF(optimizer)
-VALUE_OF(update)
-VALUE_OF(parallel)
-VALUE_OF(pipe_schedule)
+FEATURES(X)
+#undef X
 
-enum { COMPRESS, AUTO_COMPRESS, JOINT_COMPRESS, AUTO_MESH, LOSSY, DGC, LOCAL, SHARD, SHARD_GRADIENTS, GPU, SHARED, NETWORK, ALLREDUCE, OTHER_THAN_SGD, LARGE_BATCH, NESTEROV, AVERAGE, SERVERS,
-       ASYNC, CLIP, SYNC_BN, HALVING, TRACE, CLASS_WEIGHTS, ELASTIC, GROWTH, LOCAL_FOLDER, PIPELINE, ASYNC_PIPELINE, RESIZE, FREEZE,
-       KEPT_BATCH, SCALED_BATCH, GLOBAL_BATCH, TENSOR, RECOMPUTE, HOST_OPTIMIZER };
 static const struct gn_train_feature features[] = {
-	[COMPRESS] = {"--compress", "--compress topk:0.1", asks_compress, compress_of},
-	[AUTO_COMPRESS] = {"--compress auto", "--compress auto", asks_auto_compress, compress_of},
-	[JOINT_COMPRESS] = {"--compress except bf16 and fp16", "--compress topk:0.1", asks_joint_compress, compress_of},
-	[AUTO_MESH] = {"--parallel auto", "--parallel auto", asks_auto_mesh, parallel_of},
-	[LOSSY] = {"--compress int8, topk:F or dgc:F", "--compress int8", asks_lossy, compress_of},
-	[DGC] = {"--compress dgc:F", "--compress dgc:0.1", asks_dgc, compress_of},
-	[LOCAL] = {"--local-steps", "--local-steps 4", asks_local, NULL},
-	[SHARD] = {"--shard", "--shard optimizer", asks_shard, NULL},
-	[SHARD_GRADIENTS] = {"--shard gradients", "--shard gradients", asks_shard_gradients, NULL},
-	[GPU] = {"--device cuda or auto", "--device cuda", asks_gpu, device_of},
-	[SHARED] = {"--algo shared", "--algo shared", asks_shared, NULL},
-	[NETWORK] = {"--transport tcp, rc or ud", "--transport tcp", asks_network, transport_of},
-	[ALLREDUCE] = {"--algo except auto and ring", "--algo double-tree", asks_allreduce, algo_of},
-	[OTHER_THAN_SGD] = {"--optimizer other than sgd", "--optimizer adamw", asks_other_than_sgd, optimizer_of},
-	[LARGE_BATCH] = {"--optimizer lars or lamb", "--optimizer lars", asks_large_batch, optimizer_of},
-	[NESTEROV] = {"--nesterov", "--nesterov", asks_nesterov, NULL},
-	[AVERAGE] = {"--ema", "--ema 0.99", asks_average, NULL},
-	[SERVERS] = {"--update except allreduce", "--update sync --servers 1", asks_servers, update_of},
-	[ASYNC] = {"--update async or ssp:N", "--update async --servers 1", asks_async, update_of},
-	[CLIP] = {"--clip", "--clip 1", asks_clip, NULL},
-	[SYNC_BN] = {"--sync-bn", "--sync-bn all", asks_sync_bn, NULL},
-	[HALVING] = {"--halving", "--halving 2:2", asks_halving, NULL},
-	[TRACE] = {"--trace", "--trace t.json", asks_trace, NULL},
-	[CLASS_WEIGHTS] = {"--class-weights", "--class-weights balanced", asks_class_weights, NULL},
-	[ELASTIC] = {"--elastic", "--elastic 2", asks_elastic, NULL},
-	[GROWTH] = {"--elastic MIN:MAX", "--elastic 2:4 --checkpoint c", asks_growth, NULL},
-	[LOCAL_FOLDER] = {"--checkpoint-local", "--checkpoint c --checkpoint-local l", asks_local_folder, NULL},
-	[KEPT_BATCH] = {"--elastic with --elastic-batch keep", "--elastic 2", asks_kept_batch, NULL},
-	[SCALED_BATCH] = {"--elastic with --elastic-batch scale", "--elastic 2 --elastic-batch scale", asks_scaled_batch, NULL},
-	[GLOBAL_BATCH] = {"--global-batch", "--global-batch 64", asks_global_batch, NULL},
-	[PIPELINE] = {"--parallel with pipeline", "--parallel data=1,pipeline=2", asks_pipeline, parallel_of},
-	[TENSOR] = {"--parallel with tensor", "--parallel data=1,tensor=2", asks_tensor, parallel_of},
-	[ASYNC_PIPELINE] = {"--pipe-schedule pipedream or decoupled", "--pipe-schedule pipedream", asks_async_pipeline, pipe_schedule_of},
-	[RECOMPUTE] = {"--recompute", "--parallel data=1,pipeline=2 --recompute", asks_recompute, NULL},
-	[HOST_OPTIMIZER] = {"--optimizer adamw or rmsprop", "--optimizer adamw", asks_host_optimizer, optimizer_of},
-	[RESIZE] = {"--resize-schedule", "--resize-schedule 0:16,1:28", asks_resize, NULL},
-	[FREEZE] = {"--freeze", "--freeze conv1.*", asks_freeze, NULL},
+#define X(feature, name, example, value, test) {name, example, asks_##feature, value_##feature},
+	FEATURES(X)
+#undef X
 };
 
 static const struct gn_train_conflict conflicts[] = {
@@ -247,13 +213,13 @@ static enum gn_status check_parallel(const struct gn_train_options *o, struct gn
 	if (o->accumulate * o->micro_batches > GN_STEP_BATCHES_MAX)
 		return gn_err_set(err, GN_ERR_USAGE, "--accumulate %lld x --micro-batches %lld: a step has at most %d batches of a rank",
 				  (long long)o->accumulate, (long long)o->micro_batches, GN_STEP_BATCHES_MAX);
-	if (o->parallel && shape.data && shape.pipeline == 1 && shape.tensor == 1 && asks_elastic(o))
+	if (o->parallel && shape.data && shape.pipeline == 1 && shape.tensor == 1 && asks_ELASTIC(o))
 		return gn_err_set(err, GN_ERR_USAGE, "--parallel %s and --elastic cannot be combined: the number of ranks changes; leave --parallel out",
 				  o->parallel);
-	if (o->parallel && asks_shard(o) && asks_elastic(o) && (shape.pipeline != 1 || shape.tensor > 1))
+	if (o->parallel && asks_SHARD(o) && asks_ELASTIC(o) && (shape.pipeline != 1 || shape.tensor > 1))
 		return gn_err_set(err, GN_ERR_USAGE, "--parallel %s, --shard and --elastic cannot be combined: a lost rank's part of its stage's optimizer state has "
 				  "no copy; leave --shard out", o->parallel);
-	if (asks_auto_mesh(o) && o->cut)
+	if (asks_AUTO_MESH(o) && o->cut)
 		return gn_err_set(err, GN_ERR_USAGE, "--cut and --parallel auto: each mesh has cuts of its own; give the mesh, or leave --cut out");
 	if (o->recompute && !may_be_pipeline(o))
 		return gn_err_set(err, GN_ERR_USAGE, "--recompute is of stages, and needs a pipeline: give --parallel pipeline=N, too");
@@ -265,7 +231,7 @@ static enum gn_status check_parallel(const struct gn_train_options *o, struct gn
 /* As it was given: "--update async". */
 static void name_given(const struct gn_train_options *o, const struct gn_train_feature *f, char *out, size_t size)
 {
-	if (f->value)
+	if (f->value(o))
 		snprintf(out, size, "%.*s %s", (int)strcspn(f->name, " "), f->name, f->value(o));
 	else
 		snprintf(out, size, "%s", f->name);

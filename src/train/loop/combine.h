@@ -12,7 +12,7 @@ struct gn_train_feature {
 	const char *name;    /* "--compress dgc:F" */
 	const char *example; /* options that ask for it, for tests */
 	int (*is_asked)(const struct gn_train_options *o);
-	const char *(*value)(const struct gn_train_options *o); /* given, for errors; NULL: the option's name says it */
+	const char *(*value)(const struct gn_train_options *o); /* given, for errors; returns NULL where the option's name says it */
 };
 
 struct gn_train_conflict {
