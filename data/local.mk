@@ -4,7 +4,7 @@ libgannet_data_a_CPPFLAGS = $(AM_CPPFLAGS) $(HDF5_CFLAGS) $(JPEG_CFLAGS) $(PNG_C
 libgannet_data_a_SOURCES = \
 	data/sample/balance.c data/sample/balance.h data/sample/image_png.c \
 	data/sample/augment.c data/sample/augment.h data/sample/auto_augment.c data/sample/auto_augment.h \
-	data/sample/image_op.c data/sample/image_op.h data/sample/image_op_colour.c data/sample/image_op_internal.h \
+	data/sample/image_op.c data/sample/image_op.h \
 	data/sample/decode.c data/sample/decode.h data/sample/image.c \
 	data/sample/jpeg_trap.c data/sample/jpeg_trap_internal.h \
 	data/sample/image.h data/sample/image_turn.c data/sample/mixup.c data/sample/mixup.h data/sample/options.c data/sample/options.h \
@@ -23,7 +23,6 @@ libgannet_data_a_SOURCES = \
 	data/stage/stage_owner.h data/stage/stage_marker.c data/stage/stage_marker.h \
 	data/stage/staged.c data/stage/staged.h data/stage/staged_internal.h data/stage/staged_remove.c \
 	data/stage/stage_place.c data/stage/stage_place.h data/stage/fetch.c data/stage/fetch.h data/stage/http.c data/stage/http.h \
-	data/stage/http_internal.h data/stage/http_request.c \
 	data/stage/relay.c data/stage/relay.h data/stage/relay_internal.h data/stage/relay_job.c data/stage/relay_lead.c \
 	data/stage/relay_lead_internal.h data/stage/relay_source.c data/stage/relay_source.h data/stage/relay_verdict.c \
 	data/stage/tree.c data/stage/tree.h data/stage/tree_data.c data/stage/tree_scan.c \

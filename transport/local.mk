@@ -52,8 +52,7 @@ libgannet_transport_a_SOURCES += \
 	transport/coll/messages_send.c \
 	transport/coll/p2p.c transport/coll/p2p.h \
 	transport/coll/reduce.c \
-	transport/coll/staged.c \
-	transport/coll/traffic_check.c transport/coll/traffic_check.h
+	transport/coll/staged.c
 
 libgannet_transport_a_SOURCES += \
 	transport/health/diagnosis.c transport/health/diagnosis.h \

@@ -11,15 +11,168 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #ifdef HAVE_LIBCURL
-#include "data/stage/http_internal.h"
+#include <curl/curl.h>
 
+#define SILENCE_S 30L
 #define SECRET_MAX_BYTES 65536
 #define TRIES 8
 #define FIRST_TRIES 4 /* to find the file at all: an address may be wrong */
 #define LONGEST_PAUSE_MS 30000
+
+struct gn_http {
+	char *url, *name, *token;
+	struct gn_log *log;
+};
+
+struct request {
+	const struct gn_http *h;
+	CURL *curl;
+	uint64_t at, end; /* what is still to come */
+	uint64_t furthest; /* of all requests: who begins anew gets on only behind it */
+	int ranged;
+	gn_http_sink *sink; /* NULL: gn_http_look() */
+	void *context;
+	const atomic_int *stop;
+	/* of the answer */
+	long code;
+	uint64_t from, total; /* of Content-Range; total 0: none */
+	char etag[256], modified[256];
+	int is_weak;
+	enum gn_status failed;
+	struct gn_err failure;
+};
+
+/* --- one request --- */
+
+static int fail(struct request *r, enum gn_status status)
+{
+	r->failed = status;
+	return 0;
+}
+
+static void keep(char *out, size_t size, const char *value, size_t len)
+{
+	while (len && (value[len - 1] == '\r' || value[len - 1] == '\n' || value[len - 1] == ' '))
+		len--;
+	while (len && *value == ' ')
+		value++, len--;
+	if (len < size) {
+		memcpy(out, value, len);
+		out[len] = 0;
+	}
+}
+
+static size_t take_header(char *line, size_t one, size_t len, void *context)
+{
+	struct request *r = context;
+	char value[128];
+	unsigned long long from, to, total;
+
+	(void)one;
+	if (len > 5 && !strncmp(line, "HTTP/", 5)) { /* the next answer, of another host perhaps */
+		r->total = 0;
+		r->etag[0] = r->modified[0] = 0;
+		r->is_weak = 0;
+	} else if (len > 5 && !strncasecmp(line, "etag:", 5)) {
+		keep(r->etag, sizeof r->etag, line + 5, len - 5);
+		r->is_weak = !strncmp(r->etag, "W/", 2);
+	} else if (len > 14 && !strncasecmp(line, "last-modified:", 14)) {
+		keep(r->modified, sizeof r->modified, line + 14, len - 14);
+	} else if (len > 14 && !strncasecmp(line, "content-range:", 14)) {
+		value[0] = 0;
+		keep(value, sizeof value, line + 14, len - 14);
+		if (sscanf(value, "bytes %llu-%llu/%llu", &from, &to, &total) == 3 && from <= to && to < total) {
+			r->from = from;
+			r->total = total;
+		}
+	}
+	return len;
+}
+
+static size_t take_body(char *data, size_t one, size_t len, void *context)
+{
+	struct request *r = context;
+
+	(void)one;
+	curl_easy_getinfo(r->curl, CURLINFO_RESPONSE_CODE, &r->code);
+	if (r->code != 200 && r->code != 206)
+		return len; /* a page that explains an error */
+	if (!r->sink || (r->ranged && r->code != 206))
+		return 0;
+	if (r->ranged && r->from != r->at) {
+		gn_err_set(&r->failure, GN_ERR_DATA, "%s: the server sent bytes from %llu on instead of %llu", r->h->name, (unsigned long long)r->from,
+			   (unsigned long long)r->at);
+		return (size_t)fail(r, GN_ERR_DATA);
+	}
+	if (len > r->end - r->at) {
+		gn_err_set(&r->failure, GN_ERR_DATA, "%s: the server sent more than was asked for", r->h->name);
+		return (size_t)fail(r, GN_ERR_DATA);
+	}
+	r->failed = r->sink(r->context, data, len, r->at, &r->failure);
+	if (r->failed)
+		return 0;
+	r->at += len;
+	r->from += len;
+	return len;
+}
+
+static int watch(void *context, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d)
+{
+	const struct request *r = context;
+
+	(void)a, (void)b, (void)c, (void)d;
+	return r->stop && atomic_load(r->stop);
+}
+
+/* Asks once, for a range "BEGIN-END" or (NULL) all, if the file is of that version still ("": any). Passes the body of 200, or of 206 where a
+ * range was asked for, to sink; sets code and what follows it, and failed for an answer that does not fit or what sink says. */
+static CURLcode perform(struct request *r, const char *range, const char *version)
+{
+	struct curl_slist *headers = NULL;
+	char line[300];
+	CURLcode rc;
+
+	curl_easy_reset(r->curl);
+	curl_easy_setopt(r->curl, CURLOPT_URL, r->h->url);
+	curl_easy_setopt(r->curl, CURLOPT_NOSIGNAL, 1L);
+	curl_easy_setopt(r->curl, CURLOPT_PROTOCOLS_STR, "http,https");
+	curl_easy_setopt(r->curl, CURLOPT_REDIR_PROTOCOLS_STR, strncmp(r->h->url, "https:", 6) ? "http,https" : "https");
+	curl_easy_setopt(r->curl, CURLOPT_FOLLOWLOCATION, 1L);
+	curl_easy_setopt(r->curl, CURLOPT_MAXREDIRS, 5L);
+	curl_easy_setopt(r->curl, CURLOPT_CONNECTTIMEOUT, 15L);
+	curl_easy_setopt(r->curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
+	curl_easy_setopt(r->curl, CURLOPT_LOW_SPEED_TIME, SILENCE_S);
+	curl_easy_setopt(r->curl, CURLOPT_USERAGENT, "gannet");
+	curl_easy_setopt(r->curl, CURLOPT_WRITEFUNCTION, take_body);
+	curl_easy_setopt(r->curl, CURLOPT_WRITEDATA, r);
+	curl_easy_setopt(r->curl, CURLOPT_HEADERFUNCTION, take_header);
+	curl_easy_setopt(r->curl, CURLOPT_HEADERDATA, r);
+	curl_easy_setopt(r->curl, CURLOPT_NOPROGRESS, 0L);
+	curl_easy_setopt(r->curl, CURLOPT_XFERINFOFUNCTION, watch);
+	curl_easy_setopt(r->curl, CURLOPT_XFERINFODATA, r);
+	if (r->h->token) {
+		curl_easy_setopt(r->curl, CURLOPT_HTTPAUTH, CURLAUTH_BEARER);
+		curl_easy_setopt(r->curl, CURLOPT_XOAUTH2_BEARER, r->h->token);
+	}
+	if (getenv("SSL_CERT_FILE"))
+		curl_easy_setopt(r->curl, CURLOPT_CAINFO, getenv("SSL_CERT_FILE"));
+	if (range)
+		curl_easy_setopt(r->curl, CURLOPT_RANGE, range);
+	if (range && *version) {
+		snprintf(line, sizeof line, "If-Range: %s", version);
+		headers = curl_slist_append(NULL, line);
+		curl_easy_setopt(r->curl, CURLOPT_HTTPHEADER, headers);
+	}
+	r->code = 0;
+	rc = curl_easy_perform(r->curl);
+	curl_easy_getinfo(r->curl, CURLINFO_RESPONSE_CODE, &r->code);
+	curl_slist_free_all(headers);
+	return rc;
+}
 
 /* --- files with secrets --- */
 
@@ -143,7 +296,7 @@ static int is_passing(CURLcode rc, long code)
 	       rc == CURLE_HTTP2 || rc == CURLE_HTTP2_STREAM;
 }
 
-static enum gn_status explain(const struct gn_http_request *r, CURLcode rc, struct gn_err *err)
+static enum gn_status explain(const struct request *r, CURLcode rc, struct gn_err *err)
 {
 	const char *what = "";
 
@@ -157,7 +310,7 @@ static enum gn_status explain(const struct gn_http_request *r, CURLcode rc, stru
 	return gn_err_set(err, GN_ERR_IO, "%s: %s%s", r->h->name, curl_easy_strerror(rc), what);
 }
 
-static enum gn_status pause_before(struct gn_http_request *r, CURLcode rc, int attempt, struct gn_err *err)
+static enum gn_status pause_before(struct request *r, CURLcode rc, int attempt, struct gn_err *err)
 {
 	curl_off_t wanted_s = 0;
 	int64_t ms = 500ll << attempt;
@@ -177,7 +330,7 @@ static enum gn_status pause_before(struct gn_http_request *r, CURLcode rc, int a
 	return GN_OK;
 }
 
-static enum gn_status look(struct gn_http_request *r, struct gn_http_file *out, struct gn_err *err)
+static enum gn_status look(struct request *r, struct gn_http_file *out, struct gn_err *err)
 {
 	curl_off_t length = -1;
 
@@ -197,11 +350,11 @@ static enum gn_status look(struct gn_http_request *r, struct gn_http_file *out, 
 
 enum gn_status gn_http_look(struct gn_http *h, struct gn_http_file *out, struct gn_err *err)
 {
-	struct gn_http_request r = {.h = h, .curl = curl_easy_init()};
+	struct request r = {.h = h, .curl = curl_easy_init()};
 	enum gn_status status = r.curl ? GN_OK : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for libcurl");
 
 	for (int attempt = 0; !status; attempt++) {
-		CURLcode rc = gn_http_perform(&r, "0-0", "");
+		CURLcode rc = perform(&r, "0-0", "");
 
 		if (r.code == 200 || r.code == 206) {
 			status = look(&r, out, err);
@@ -214,14 +367,14 @@ enum gn_status gn_http_look(struct gn_http *h, struct gn_http_file *out, struct 
 }
 
 /* A request for what is still missing. *done: nothing is. */
-static enum gn_status read_more(struct gn_http_request *r, const struct gn_http_file *file, int *attempt, struct gn_err *err)
+static enum gn_status read_more(struct request *r, const struct gn_http_file *file, int *attempt, struct gn_err *err)
 {
 	uint64_t before = r->furthest;
 	char range[64];
 	CURLcode rc;
 
 	snprintf(range, sizeof range, "%llu-%llu", (unsigned long long)r->at, (unsigned long long)r->end - 1);
-	rc = gn_http_perform(r, r->ranged ? range : NULL, file->version);
+	rc = perform(r, r->ranged ? range : NULL, file->version);
 	if (r->failed) {
 		*err = r->failure;
 		return r->failed;
@@ -246,7 +399,7 @@ static enum gn_status read_more(struct gn_http_request *r, const struct gn_http_
 enum gn_status gn_http_read(struct gn_http *h, const struct gn_http_file *file, uint64_t begin, uint64_t end, gn_http_sink *sink, void *context,
 			    const atomic_int *stop, struct gn_err *err)
 {
-	struct gn_http_request r = {.h = h, .curl = curl_easy_init(), .at = begin, .end = end, .furthest = begin, .ranged = file->has_ranges, .sink = sink,
+	struct request r = {.h = h, .curl = curl_easy_init(), .at = begin, .end = end, .furthest = begin, .ranged = file->has_ranges, .sink = sink,
 			    .context = context, .stop = stop};
 	enum gn_status status = r.curl ? GN_OK : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for libcurl");
 	int attempt = 0;

@@ -15,7 +15,7 @@ gannet_SOURCES = \
 	src/cmd/launch.c src/cmd/launch_internal.h src/cmd/launch_job.c \
 	src/cmd/main.c \
 	src/cmd/pack.c \
-	src/cmd/predict.c src/cmd/predict_output.c src/cmd/predict_output.h \
+	src/cmd/predict.c \
 	src/cmd/preflight.c \
 	src/cmd/preview.c src/cmd/print_json.c \
 	src/cmd/report.c \

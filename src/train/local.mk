@@ -70,7 +70,6 @@ libgannet_train_a_SOURCES += \
 	src/train/metrics/log_event.h \
 	src/train/metrics/metrics_reader.c src/train/metrics/metrics_reader.h \
 	src/train/metrics/report_charts.c \
-	src/train/metrics/report_confusion.c src/train/metrics/report_confusion.h \
 	src/train/metrics/report_internal.h \
 	src/train/metrics/report_page.c src/train/metrics/report_page.h \
 	src/train/metrics/run_status.c src/train/metrics/run_status.h \
