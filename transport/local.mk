@@ -109,7 +109,6 @@ libgannet_transport_a_SOURCES += \
 	transport/sim/sim_events.c transport/sim/sim_events.h \
 	transport/sim/sim_net.c transport/sim/sim_net.h \
 	transport/sim/sim_pipe.c transport/sim/sim_pipe.h \
-	transport/sim/sim_plan.c transport/sim/sim_plan.h \
 	transport/sim/sim_run.c transport/sim/sim_run.h \
 	transport/sim/sim_stream.c transport/sim/sim_stream.h \
 	transport/sim/sim_topology.c transport/sim/sim_topology.h

@@ -3,7 +3,7 @@
 
 #include "src/base/alloc.h"
 #include "src/base/clock.h"
-#include "src/train/metrics/clock_sync.h"
+#include "src/train/metrics/trace.h"
 #include "transport/coll/p2p.h"
 
 #include <stdlib.h>

@@ -60,9 +60,7 @@ libgannet_train_a_SOURCES += \
 
 libgannet_train_a_SOURCES += \
 	src/train/metrics/chart.c src/train/metrics/chart.h \
-	src/train/metrics/clock_sync.c src/train/metrics/clock_sync.h \
 	src/train/metrics/confusion.c src/train/metrics/confusion.h \
-	src/train/metrics/curve_axis.c src/train/metrics/curve_axis.h \
 	src/train/metrics/curve_export.c src/train/metrics/curve_export.h \
 	src/train/metrics/logits.c src/train/metrics/logits.h \
 	src/train/metrics/metrics.c src/train/metrics/metrics.h \
@@ -152,7 +150,6 @@ libgannet_train_a_SOURCES += \
 	src/train/plan/golden.c src/train/plan/golden.h \
 	src/train/plan/golden_internal.h \
 	src/train/plan/golden_run.c \
-	src/train/plan/golden_tolerance.c src/train/plan/golden_tolerance.h \
 	src/train/plan/group_sums.c src/train/plan/group_sums.h \
 	src/train/plan/plan.c src/train/plan/plan.h \
 	src/train/plan/options.h \
@@ -163,6 +160,5 @@ libgannet_train_a_SOURCES += \
 	src/train/plan/plan_memory.c \
 	src/train/plan/plan_run.c \
 	src/train/plan/contention.c src/train/plan/contention.h \
-	src/train/plan/processors.c src/train/plan/processors.h \
 	src/train/plan/weight_layouts.c src/train/plan/weight_layouts.h
 TRAIN_LIBS = libgannet_train.a $(KERNELS_CUDA_LIBS) $(JANSSON_LIBS)

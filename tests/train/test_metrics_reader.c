@@ -1,7 +1,7 @@
 #include "tests/test.h"
 
 #include "src/base/file.h"
-#include "src/train/metrics/curve_axis.h"
+#include "src/train/metrics/chart.h"
 #include "src/train/metrics/report_internal.h"
 #include "src/train/metrics/report_page.h"
 

@@ -1,7 +1,6 @@
 #include "tests/test.h"
 
 #include "src/train/plan/contention.h"
-#include "src/train/plan/processors.h"
 
 #include <dirent.h>
 #include <omp.h>

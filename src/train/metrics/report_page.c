@@ -3,7 +3,6 @@
 #include "src/base/option.h"
 #include "src/base/text.h"
 #include "src/train/metrics/chart.h"
-#include "src/train/metrics/curve_axis.h"
 #include "src/train/metrics/report_internal.h"
 
 #include <limits.h>

@@ -4,7 +4,7 @@
  * Each rank keeps the spans of some steps in a ring buffer: of the requested steps, or of the last ones, as many as fit; the oldest
  * are dropped first. Writing is collective: ranks send their spans to rank 0 one after the other, and the file is written
  * atomically. When a run fails, each rank that is able to writes its own file instead. Clocks of hosts are compared twice
- * (clock_sync.h), and times in between are corrected by linear interpolation; the file's otherData has the offsets and the bounds
+ * (below), and times in between are corrected by linear interpolation; the file's otherData has the offsets and the bounds
  * of their errors.
  *
  * In the file a process is a rank (pid: rank + 1). Thread 0 computes; threads from 1 are reductions in flight, each from its start
@@ -60,5 +60,20 @@ enum gn_status gn_trace_write(struct gn_trace *t, struct gn_comm *comm, const st
 enum gn_status gn_trace_write_part(struct gn_trace *t, const struct gn_comm *comm, const struct gn_model *model, const char *failure,
 				   char *path, size_t path_size, uint64_t *spans, struct gn_err *err);
 int gn_trace_is_written(const struct gn_trace *t);
+
+/* Offsets of other hosts' monotonic clocks to rank 0's.
+ *
+ * Rank 0 exchanges messages with the first rank of each other node, which replies with its time. The offset computed from the
+ * middle of the round trip is wrong by at most half the round trip (Cristian, "Probabilistic clock synchronization", 1989); the
+ * shortest of several is used. Ranks of a node share its clock; those of rank 0's node have offset 0. */
+
+struct gn_clock_offset {
+	uint64_t at_ns;	       /* time of the comparison by this rank's clock */
+	int64_t ahead_ns;      /* offset to rank 0's clock */
+	int64_t uncertain_ns;  /* upper bound of the error */
+};
+
+/* Collective. Each rank receives its own offset. */
+enum gn_status gn_clock_sync_compare(struct gn_comm *comm, struct gn_clock_offset *out, struct gn_err *err);
 
 #endif

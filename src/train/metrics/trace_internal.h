@@ -3,7 +3,6 @@
 #define GN_TRAIN_METRICS_TRACE_INTERNAL_H
 
 #include "src/base/json.h"
-#include "src/train/metrics/clock_sync.h"
 #include "src/train/metrics/trace.h"
 
 #include <pthread.h>

@@ -4,7 +4,6 @@
 #include "src/train/plan/device.h"
 #include "src/train/plan/weight_layouts.h"
 #include "src/train/plan/golden_internal.h"
-#include "src/train/plan/golden_tolerance.h"
 #include "src/train/model/init.h"
 
 #include <math.h>
