@@ -16,11 +16,11 @@ libgannet_data_a_SOURCES = \
 	data/pack/pack_collect.c data/pack/pack_collect_internal.h data/pack/pack_job.c data/pack/pack_journal.c \
 	data/pack/pack_journal.h data/pack/pack_levels.c data/pack/pack_options.h \
 	data/pack/pack_parts_internal.h data/pack/pack_write.c data/pack/pictures.c data/pack/pictures.h data/pack/source.c data/pack/source.h \
-	data/pack/source_folder.c data/pack/source_tar.c data/pack/split.c data/pack/split.h data/pack/synthetic.c data/pack/synthetic.h \
+	data/pack/source_folder.c data/pack/source_tar.c data/pack/split.c data/pack/split.h \
 	data/loader/batch_builder.c data/loader/batch_builder.h data/loader/loader.c data/loader/loader.h data/loader/sample_pipeline.c \
 	data/loader/sample_pipeline.h \
-	data/stage/stage.c data/stage/stage.h data/stage/stage_internal.h data/stage/stage_jobs.c data/stage/stage_spread.c data/stage/stage_owner.c \
-	data/stage/stage_owner.h data/stage/stage_marker.c data/stage/stage_marker.h \
+	data/stage/stage.c data/stage/stage.h data/stage/stage_internal.h data/stage/stage_jobs.c data/stage/stage_spread.c \
+	data/stage/stage_marker.c data/stage/stage_marker.h \
 	data/stage/staged.c data/stage/staged.h data/stage/staged_internal.h data/stage/staged_remove.c \
 	data/stage/stage_place.c data/stage/stage_place.h data/stage/fetch.c data/stage/fetch.h data/stage/http.c data/stage/http.h \
 	data/stage/relay.c data/stage/relay.h data/stage/relay_internal.h data/stage/relay_job.c data/stage/relay_lead.c \

@@ -61,7 +61,6 @@ libgannet_transport_a_SOURCES += \
 	transport/health/heartbeat_internal.h \
 	transport/health/heartbeat_losses.c \
 	transport/health/heartbeat_member.c \
-	transport/health/heartbeat_wire.c transport/health/heartbeat_wire.h \
 	transport/health/recorder.c transport/health/recorder.h \
 	transport/health/recorder_op.c transport/health/recorder_op.h \
 	transport/health/state_query.c
@@ -116,7 +115,6 @@ libgannet_transport_a_SOURCES += \
 libgannet_transport_a_SOURCES += \
 	transport/topology/affinity.c transport/topology/affinity.h \
 	transport/topology/devices.c transport/topology/devices.h \
-	transport/topology/oversubscription.c transport/topology/oversubscription.h \
 	transport/topology/rails.c transport/topology/rails.h \
 	transport/topology/rails_find.c \
 	transport/topology/topology.c transport/topology/topology.h

@@ -1,7 +1,6 @@
 /* Measures one peer: usage PROGRAM [--min-bytes N] [--max-bytes N] [--factor N] [--iters N] [--warmup N] [--row-ms N]
  * [--place both|in|out] [--nodes N] [--ranks N], in plain bytes. JSON rows as gannet bench allreduce --json. */
 #include "bench/peers/peer.h"
-#include "src/cmd/bench_pattern.h"
 #include "src/cmd/bench_row.h"
 
 #include <stdarg.h>

@@ -5,8 +5,11 @@
 
 #include "data/pack/labels.h"
 #include "data/pack/pack_parts_internal.h"
+#include "src/base/status.h"
 
 #include <pthread.h>
+#include <stddef.h>
+#include <stdint.h>
 
 struct gn_pack_collector {
 	struct gn_pack_set *set;
@@ -51,5 +54,19 @@ enum gn_status gn_pack_append_item(struct gn_pack_collector *c, const struct gn_
 /* Takes ownership of job. Blocks while too many bytes are in flight. GN_ERR_STOPPED, or the failure of an earlier job that ended
  * the pack. */
 enum gn_status gn_pack_job_submit(struct gn_pack_collector *c, struct gn_pack_job *job, struct gn_err *err);
+
+/* Synthetic images that a network can learn: each class has gratings of a certain direction, pitch and colour, each image a random
+ * phase, brightness and noise. */
+
+struct gn_synthetic_shape {
+	uint32_t classes;	/* image index belongs to class index % classes */
+	uint32_t height, width; /* pixels */
+};
+
+/* "c00042". */
+void gn_synthetic_class_name(uint32_t class_id, char *out, size_t size);
+/* Encodes image number index (< 2^32) as a colour JPEG; the caller frees *jpeg. GN_ERR_NO_MEMORY. */
+enum gn_status gn_synthetic_jpeg(const struct gn_synthetic_shape *shape, uint64_t seed, uint64_t index, int quality,
+				 unsigned char **jpeg, size_t *jpeg_bytes, struct gn_err *err);
 
 #endif

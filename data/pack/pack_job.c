@@ -4,7 +4,6 @@
 #include "data/pack/pack_collect_internal.h"
 #include "data/pack/pack_journal.h"
 #include "data/pack/pack_parts_internal.h"
-#include "data/pack/synthetic.h"
 #include "data/sample/image.h"
 #include "src/base/alloc.h"
 #include "src/base/crc32c.h"

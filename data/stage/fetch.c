@@ -1,7 +1,6 @@
 #include "data/stage/fetch.h"
 
 #include "data/stage/stage_marker.h"
-#include "data/stage/stage_owner.h"
 #include "data/stage/staged.h"
 #include "data/stage/tree.h"
 #include "src/base/clock.h"

@@ -2,7 +2,6 @@
 
 #include "data/shard/folders.h"
 #include "data/stage/stage_marker.h"
-#include "data/stage/stage_owner.h"
 #include "data/stage/staged.h"
 #include "src/base/clock.h"
 #include "src/base/file.h"

@@ -3,7 +3,6 @@
 
 #include "data/shard/manifest.h"
 #include "data/stage/stage_marker.h"
-#include "data/stage/stage_owner.h"
 #include "src/base/clock.h"
 #include "src/base/file.h"
 #include "src/base/progress_bar.h"

@@ -3,7 +3,6 @@
 
 #include "data/shard/folders.h"
 #include "data/stage/stage_marker.h"
-#include "data/stage/stage_owner.h"
 #include "data/stage/stage_place.h"
 #include "data/stage/staged_internal.h"
 #include "src/base/file.h"

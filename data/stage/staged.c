@@ -2,7 +2,6 @@
 
 #include "data/shard/manifest.h"
 #include "data/stage/stage_marker.h"
-#include "data/stage/stage_owner.h"
 #include "src/base/file.h"
 #include "src/base/text.h"
 

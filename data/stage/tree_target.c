@@ -1,7 +1,6 @@
 #include "data/stage/tree_target_internal.h"
 
 #include "data/stage/stage_marker.h"
-#include "data/stage/stage_owner.h"
 #include "data/stage/staged.h"
 #include "src/base/file.h"
 #include "src/base/trust.h"

@@ -3,7 +3,6 @@
 #ifndef GN_CMD_BENCH_H
 #define GN_CMD_BENCH_H
 
-#include "src/cmd/bench_pattern.h"
 #include "src/cmd/bench_row.h"
 #include "src/cmd/cmd.h"
 #include "transport/coll/p2p.h"

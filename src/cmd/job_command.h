@@ -7,7 +7,7 @@
 #define GN_CMD_JOB_COMMAND_H
 
 #include "src/base/status.h"
-#include "src/jobs/sweep.h"
+#include "src/jobs/sweep_status.h"
 
 #include <stddef.h>
 #include <stdint.h>

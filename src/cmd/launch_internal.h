@@ -4,7 +4,7 @@
 
 #include "src/base/option.h"
 #include "src/base/status.h"
-#include "src/jobs/exec_output.h"
+#include "src/jobs/exec_guard.h"
 #include "transport/bootstrap/pmix_server.h"
 
 #include <sys/types.h>

@@ -3,7 +3,6 @@ gannet_CFLAGS = $(AM_CFLAGS)
 gannet_CPPFLAGS = $(AM_CPPFLAGS)
 gannet_SOURCES = \
 	src/cmd/bench.c src/cmd/bench.h src/cmd/bench_coll.c src/cmd/bench_decode.c src/cmd/bench_gpu.c src/cmd/bench_io.c \
-	src/cmd/bench_pattern.c src/cmd/bench_pattern.h \
 	src/cmd/bench_row.c src/cmd/bench_row.h src/cmd/bench_shared.c \
 	src/cmd/bench_train.c src/cmd/bench_train_internal.h src/cmd/bench_train_profile.c src/cmd/bench_train_report.c \
 	src/cmd/cmd.c src/cmd/cmd.h \

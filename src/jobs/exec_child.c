@@ -4,7 +4,6 @@
 #include "src/base/file.h"
 #include "src/base/text.h"
 #include "src/jobs/exec_guard.h"
-#include "src/jobs/exec_output.h"
 #include "src/base/oom.h"
 #include "transport/bootstrap/bootstrap.h"
 

@@ -1,7 +1,7 @@
 #include "src/jobs/exec_meet.h"
 
 #include "src/base/option.h"
-#include "src/jobs/exec_local.h"
+#include "src/jobs/exec_run.h"
 #include "src/jobs/program.h"
 #include "transport/auth/net.h"
 #include "transport/ucx/ucx.h"

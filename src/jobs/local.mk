@@ -7,9 +7,7 @@ libgannet_jobs_a_SOURCES = \
 	src/jobs/exec_environment.c src/jobs/exec_environment.h \
 	src/jobs/exec_guard.c src/jobs/exec_guard.h \
 	src/jobs/exec_horovod.c src/jobs/exec_horovod.h \
-	src/jobs/exec_local.c src/jobs/exec_local.h \
 	src/jobs/exec_meet.c src/jobs/exec_meet.h \
-	src/jobs/exec_output.c src/jobs/exec_output.h \
 	src/jobs/exec_run.c src/jobs/exec_run.h \
 	src/jobs/preflight.h \
 	src/jobs/preflight_file.c \
@@ -22,7 +20,6 @@ libgannet_jobs_a_SOURCES = \
 	src/jobs/run_view_text.c \
 	src/jobs/slurm_job.c src/jobs/slurm_job.h \
 	src/jobs/submit.c src/jobs/submit.h \
-	src/jobs/sweep.c src/jobs/sweep.h \
 	src/jobs/sweep_page.c src/jobs/sweep_page.h \
 	src/jobs/sweep_status.c src/jobs/sweep_status.h
 JOBS_LIBS = libgannet_jobs.a

@@ -50,7 +50,6 @@ libgannet_train_a_SOURCES += \
 	src/train/loop/session_status.c \
 	src/train/loop/session_step.c \
 	src/train/loop/session_train.c \
-	src/train/loop/stage_ring.c src/train/loop/stage_ring.h \
 	src/train/loop/staging.c src/train/loop/staging.h \
 	src/train/loop/step.c src/train/loop/step.h src/train/loop/step_internal.h \
 	src/train/loop/step_async.c \
@@ -126,7 +125,6 @@ libgannet_train_a_SOURCES += \
 	src/train/parallel/pipe_schedule.c src/train/parallel/pipe_schedule.h \
 	src/train/parallel/pipe_stage.c src/train/parallel/pipe_stage.h \
 	src/train/parallel/reducer.c src/train/parallel/reducer.h \
-	src/train/parallel/redundancy.c src/train/parallel/redundancy.h \
 	src/train/parallel/share_allreduce.c \
 	src/train/parallel/share_averaged.c \
 	src/train/parallel/share_compressed.c \

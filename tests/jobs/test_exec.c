@@ -4,7 +4,6 @@
 #include "src/base/file.h"
 #include "src/base/text.h"
 #include "src/jobs/exec_environment.h"
-#include "src/jobs/exec_local.h"
 #include "src/jobs/exec_run.h"
 
 #include <stdio.h>

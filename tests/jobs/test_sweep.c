@@ -2,7 +2,6 @@
 #include "tests/test.h"
 
 #include "src/base/file.h"
-#include "src/jobs/sweep.h"
 #include "src/jobs/sweep_status.h"
 
 #include <math.h>

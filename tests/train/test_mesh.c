@@ -2,7 +2,6 @@
 #include "tests/test.h"
 
 #include "src/train/parallel/mesh.h"
-#include "src/train/parallel/redundancy.h"
 
 #include <string.h>
 

@@ -6,7 +6,7 @@
 #include "transport/auth/net.h"
 #include "transport/bootstrap/world_internal.h"
 #include "transport/health/heartbeat.h"
-#include "transport/health/heartbeat_wire.h"
+#include "transport/health/heartbeat_internal.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

@@ -1,12 +1,12 @@
 /* Rank 0's side of the heartbeat against members that are bare connections: how much it says to each, and what stops it. */
 #include "tests/test.h"
 
-#include "tests/transport/made_up_clock.h"
 #include "src/base/process.h"
+#include "tests/transport/made_up_clock.h"
 #include "transport/auth/handshake.h"
 #include "transport/auth/net.h"
 #include "transport/health/heartbeat.h"
-#include "transport/health/heartbeat_wire.h"
+#include "transport/health/heartbeat_internal.h"
 
 #include <poll.h>
 #include <pthread.h>

@@ -3,7 +3,7 @@
 
 #include "src/base/clock.h"
 #include "transport/coll/agree.h"
-#include "transport/topology/oversubscription.h"
+#include "transport/topology/affinity.h"
 
 #include <sched.h>
 

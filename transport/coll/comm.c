@@ -1,10 +1,10 @@
 #include "transport/coll/comm_internal.h"
 
 #include "src/base/alloc.h"
-#include "transport/topology/oversubscription.h"
-#include "transport/topology/devices.h"
 #include "transport/coll/lanes_check_internal.h"
 #include "transport/select/tuning_table.h"
+#include "transport/topology/affinity.h"
+#include "transport/topology/devices.h"
 
 #include <stdlib.h>
 #include <string.h>

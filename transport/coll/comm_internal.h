@@ -68,7 +68,7 @@ struct gn_comm {
 	int ends_with_world;		   /* any lost rank ends this group */
 	unsigned losses;		   /* root: gn_world_losses() that operations in flight have been checked for */
 	int unreported_events;	     /* the last progress call had events that the recorder has not seen, see gn_comm_moved() */
-	int oversubscribed;	     /* CPUs are oversubscribed (oversubscription.h): waits give up the CPU */
+	int oversubscribed;	     /* CPUs are oversubscribed (affinity.h): waits give up the CPU */
 	char *transport;     /* as requested */
 	unsigned char *groups; /* root: which group numbers this rank uses, GN_GROUPS flags; NULL: none so far */
 	struct gn_cost cost; /* the same on all ranks */

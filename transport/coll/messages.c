@@ -1,7 +1,7 @@
 #include "transport/coll/messages_internal.h"
 
 #include "src/base/clock.h"
-#include "transport/topology/oversubscription.h"
+#include "transport/topology/affinity.h"
 
 #include <sched.h>
 #include <stdlib.h>

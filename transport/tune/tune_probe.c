@@ -3,7 +3,7 @@
 #include "src/base/alloc.h"
 #include "src/base/clock.h"
 #include "src/base/sort.h"
-#include "transport/topology/oversubscription.h"
+#include "transport/topology/affinity.h"
 
 #include <poll.h>
 #include <sched.h>

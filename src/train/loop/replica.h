@@ -12,16 +12,15 @@
 #define GN_TRAIN_LOOP_REPLICA_H
 
 #include "kernels/op.h"
-#include "src/train/loop/stage_ring.h"
 #include "src/train/loop/state_copy.h"
 #include "src/train/metrics/trace.h"
 #include "src/train/optim/optimizer.h"
 #include "src/train/parallel/compress.h"
 #include "src/train/parallel/local_steps.h"
+#include "src/train/parallel/mesh.h"
 #include "src/train/parallel/pipe_predictor.h"
 #include "src/train/parallel/pipe_stage.h"
 #include "src/train/parallel/reducer.h"
-#include "src/train/parallel/redundancy.h"
 #include "src/train/parallel/server_client.h"
 #include "src/train/parallel/shard.h"
 #include "src/train/parallel/tensor_group.h"

@@ -6,7 +6,7 @@
  * buckets are moved up to multiples of 16 p for that; fewer than 16 p elements at the end of the array are left over, which every rank
  * updates, with the same numbers. A function of model, bucket size and number of ranks alone.
  *
- * With copies a rank also updates the part of one other rank, its ward, whose sums that one sends it (redundancy.h).
+ * With copies a rank also updates the part of one other rank, its ward, whose sums that one sends it (mesh.h).
  *
  * Thread safety: one thread. Host memory.
  */

@@ -12,7 +12,7 @@
 #define GN_TRANSPORT_NCCL_PLUGIN_API_H
 
 #include "transport/nccl/plugin/abi.h"
-#include "transport/nccl/plugin/device.h"
+#include "transport/nccl/plugin/context.h"
 
 extern const char gn_api_name[];
 

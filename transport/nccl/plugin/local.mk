@@ -11,7 +11,6 @@ libnccl_net_gannet_so_SOURCES = \
 	transport/nccl/plugin/conn.c transport/nccl/plugin/conn.h \
 	transport/nccl/plugin/context.c transport/nccl/plugin/context.h \
 	transport/nccl/plugin/api.c transport/nccl/plugin/api.h \
-	transport/nccl/plugin/device.c transport/nccl/plugin/device.h \
 	transport/nccl/plugin/worker.c transport/nccl/plugin/worker.h \
 	transport/nccl/plugin/flush.c transport/nccl/plugin/flush.h \
 	transport/nccl/plugin/progress_thread.c \
