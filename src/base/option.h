@@ -50,6 +50,21 @@ struct gn_option {
 	const char *zero;	  /* INT: a word for 0, which then may be out of bounds; NULL: none */
 };
 
+/* Rows of tables. at: the offset; value: its name. What a row has beside these follows as .letter = 'o', .initial = "4M" and so on. */
+#define GN_OPT_FLAG(option, at, text, ...) {.name = option, .kind = GN_OPTION_FLAG, .offset = at, .help = text, __VA_ARGS__}
+#define GN_OPT_OF(of, option, at, value, text, ...) {.name = option, .kind = of, .offset = at, .value_name = value, .help = text, __VA_ARGS__}
+#define GN_OPT_TEXT(option, at, value, ...) GN_OPT_OF(GN_OPTION_TEXT, option, at, value, __VA_ARGS__, )
+#define GN_OPT_LIST(option, at, value, ...) GN_OPT_OF(GN_OPTION_LIST, option, at, value, __VA_ARGS__, )
+/* start: the initial value, or NULL. */
+#define GN_OPT_CHOICE(option, at, value, start, of, ...) \
+	GN_OPT_OF(GN_OPTION_CHOICE, option, at, value, __VA_ARGS__, .initial = start, .choices = of)
+#define GN_OPT_INT(option, at, value, start, least, most, ...) \
+	GN_OPT_OF(GN_OPTION_INT, option, at, value, __VA_ARGS__, .initial = start, .min = least, .max = most)
+#define GN_OPT_SIZE(option, at, value, start, least, most, ...) \
+	GN_OPT_OF(GN_OPTION_SIZE, option, at, value, __VA_ARGS__, .initial = start, .min = least, .max = most)
+#define GN_OPT_REAL(option, at, value, start, least, most, ...) \
+	GN_OPT_OF(GN_OPTION_REAL, option, at, value, __VA_ARGS__, .initial = start, .min = least, .max = most)
+
 /* In the initializer of a command: its table of options. */
 #define GN_OPTIONS(TABLE) .options = TABLE, .option_count = sizeof(TABLE) / sizeof *(TABLE)
 

@@ -15,20 +15,16 @@
 #define FIELD(name) offsetof(struct gn_evaluate_options, name)
 
 static const struct gn_option options[] = {
-	{.name = "data", .kind = GN_OPTION_TEXT, .offset = FIELD(data), .value_name = "DIR", .required = 1,
-	 .help = "dataset to evaluate on"},
+	GN_OPT_TEXT("data", FIELD(data), "DIR", "dataset to evaluate on", .required = 1),
 	GN_CMD_KEY_OPTION(FIELD(key_file)),
 	GN_CMD_NETWORK_OPTIONS(FIELD),
-	{.name = "logits", .kind = GN_OPTION_TEXT, .offset = FIELD(logits), .value_name = "FILE.npy",
-	 .help = "write the logits as a NumPy array: float32, one row per image in the order of the dataset"},
-	{.name = "per-class", .kind = GN_OPTION_TEXT, .offset = FIELD(per_class), .value_name = "FILE.json",
-	 .help = "write accuracy, precision and F1 of each class, the confusion matrix, and the calibration error (15 bins); -: print a table "
-		 "instead of the JSON object"},
-	{.name = "batch", .letter = 'b', .kind = GN_OPTION_INT, .offset = FIELD(batch), .value_name = "N",
-	 .initial = "64", .min = 1, .max = 65536, .help = "images per rank and step"},
+	GN_OPT_TEXT("logits", FIELD(logits), "FILE.npy", "write the logits as a NumPy array: float32, one row per image in the order of "
+		    "the dataset"),
+	GN_OPT_TEXT("per-class", FIELD(per_class), "FILE.json", "write accuracy, precision and F1 of each class, the confusion matrix, and "
+		    "the calibration error (15 bins); -: print a table instead of the JSON object"),
+	GN_OPT_INT("batch", FIELD(batch), "N", "64", 1, 65536, "images per rank and step", .letter = 'b'),
 	GN_CMD_COMPUTE_OPTIONS(FIELD),
-	{.name = "prefetch", .kind = GN_OPTION_SIZE, .offset = FIELD(prefetch), .value_name = "BYTES", .initial = "256M",
-	 .min = 0, .max = 1e13, .help = "memory for batches read ahead; at least three batches"},
+	GN_OPT_SIZE("prefetch", FIELD(prefetch), "BYTES", "256M", 0, 1e13, "memory for batches read ahead; at least three batches"),
 	GN_CMD_WORLD_OPTIONS(struct gn_evaluate_options, world),
 };
 

@@ -248,24 +248,17 @@ static int run(const void *options, const struct gn_text_list *positional)
 #define FIELD(name) offsetof(struct exec_options, name)
 
 static const struct gn_option options_table[] = {
-	{.name = "as", .kind = GN_OPTION_CHOICE, .offset = FIELD(as), .value_name = "FRAMEWORK", .initial = "auto",
-	 .help = "whose variables to set; auto: of what a Python script imports, of all where that tells nothing",
-	 .choices = "auto|torch|tf|horovod|deepspeed|mpi|lightning"},
-	{.name = "per-node", .kind = GN_OPTION_FLAG, .offset = FIELD(per_node),
-	 .help = "start one launcher on each node (torchrun, accelerate, Lightning), which starts the processes itself"},
-	{.name = "ps", .kind = GN_OPTION_INT, .offset = FIELD(ps), .value_name = "N", .initial = "0",
-	 .help = "the last N ranks are parameter servers of TensorFlow, and rank 0 is the chief", .max = 4096},
-	{.name = "label", .letter = 'l', .kind = GN_OPTION_FLAG, .offset = FIELD(label),
-	 .help = "begin each line of output with the rank, as srun --label"},
-	{.name = "bind", .kind = GN_OPTION_CHOICE, .offset = FIELD(bind), .value_name = "HOW", .initial = "near",
-	 .help = "give each process its share of the processors near its GPU or network device, if nobody has bound it yet, or leave "
-		 "it as it is", .choices = "near|none"},
-	{.name = "grace", .kind = GN_OPTION_INT, .offset = FIELD(grace), .value_name = "S", .initial = "10",
-	 .help = "seconds from SIGTERM to SIGKILL for the others after one has failed", .max = 3600},
-	{.name = "dry-run", .letter = 'n', .kind = GN_OPTION_FLAG, .offset = FIELD(dry_run),
-	 .help = "print every rank's variables, as a shell reads them, and start nothing"},
-	{.name = "single", .kind = GN_OPTION_FLAG, .offset = FIELD(single),
-	 .help = "one process is meant, although the Slurm job has more tasks"},
+	GN_OPT_CHOICE("as", FIELD(as), "FRAMEWORK", "auto", "auto|torch|tf|horovod|deepspeed|mpi|lightning", "whose variables to set; "
+		    "auto: of what a Python script imports, of all where that tells nothing"),
+	GN_OPT_FLAG("per-node", FIELD(per_node), "start one launcher on each node (torchrun, accelerate, Lightning), which starts the "
+		    "processes itself"),
+	GN_OPT_INT("ps", FIELD(ps), "N", "0", 0, 4096, "the last N ranks are parameter servers of TensorFlow, and rank 0 is the chief"),
+	GN_OPT_FLAG("label", FIELD(label), "begin each line of output with the rank, as srun --label", .letter = 'l'),
+	GN_OPT_CHOICE("bind", FIELD(bind), "HOW", "near", "near|none", "give each process its share of the processors near its GPU or "
+		    "network device, if nobody has bound it yet, or leave it as it is"),
+	GN_OPT_INT("grace", FIELD(grace), "S", "10", 0, 3600, "seconds from SIGTERM to SIGKILL for the others after one has failed"),
+	GN_OPT_FLAG("dry-run", FIELD(dry_run), "print every rank's variables, as a shell reads them, and start nothing", .letter = 'n'),
+	GN_OPT_FLAG("single", FIELD(single), "one process is meant, although the Slurm job has more tasks"),
 	GN_CMD_WORLD_OPTIONS(struct exec_options, world),
 };
 

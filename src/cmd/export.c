@@ -21,18 +21,16 @@ struct export_options {
 };
 
 static const struct gn_option options[] = {
-	{.name = "checkpoint", .kind = GN_OPTION_TEXT, .offset = offsetof(struct export_options, checkpoint),
-	 .value_name = "DIR", .required = 1, .help = "a checkpoint, or a folder of checkpoints, of which the newest valid one is "
-		 "used"},
+	GN_OPT_TEXT("checkpoint", offsetof(struct export_options, checkpoint), "DIR", "a checkpoint, or a folder of checkpoints, of which "
+		    "the newest valid one is used", .required = 1),
 	GN_CMD_CHECKPOINT_KEY_OPTION(offsetof(struct export_options, key_file)),
-	{.name = "out", .letter = 'o', .kind = GN_OPTION_TEXT, .offset = offsetof(struct export_options, out),
-	 .value_name = "FILE", .required = 1, .help = "file to write, which must not exist: its name ends in .safetensors or .onnx"},
-	{.name = "ema", .kind = GN_OPTION_FLAG, .offset = offsetof(struct export_options, average),
-	 .help = "write the exponential moving average of the weights (train --ema)"},
-	{.name = "fold-batch-norm", .kind = GN_OPTION_FLAG, .offset = offsetof(struct export_options, fold_batch_norm),
-	 .help = "ONNX: batch norm becomes part of the weights and biases of the convolutions before it"},
-	{.name = "pixel-input", .kind = GN_OPTION_FLAG, .offset = offsetof(struct export_options, pixel_input),
-	 .help = "ONNX: the input is pixels of 0 to 255 as uint8, which the graph normalises"},
+	GN_OPT_TEXT("out", offsetof(struct export_options, out), "FILE", "file to write, which must not exist: its name ends in "
+		    ".safetensors or .onnx", .letter = 'o', .required = 1),
+	GN_OPT_FLAG("ema", offsetof(struct export_options, average), "write the exponential moving average of the weights (train --ema)"),
+	GN_OPT_FLAG("fold-batch-norm", offsetof(struct export_options, fold_batch_norm), "ONNX: batch norm becomes part of the weights and "
+		    "biases of the convolutions before it"),
+	GN_OPT_FLAG("pixel-input", offsetof(struct export_options, pixel_input), "ONNX: the input is pixels of 0 to 255 as uint8, which "
+		    "the graph normalises"),
 };
 
 static const struct gn_command command = {

@@ -34,50 +34,38 @@ struct info_options {
 	 .help = sentence, .min = 0, .max = 1e12}
 
 static const struct gn_option options[] = {
-	{.name = "json", .kind = GN_OPTION_FLAG, .offset = offsetof(struct info_options, json),
-	 .help = "print one JSON object"},
+	GN_OPT_FLAG("json", offsetof(struct info_options, json), "print one JSON object"),
 	GN_CMD_KEY_OPTION(offsetof(struct info_options, key_file)),
 	GN_CMD_CHECKPOINT_KEY_OPTION(offsetof(struct info_options, checkpoint_key)),
-	{.name = "plan", .kind = GN_OPTION_CHOICE, .offset = PLAN(model), .value_name = "MODEL", .choices = gn_model_names,
-	 .help = "instead of PATH: the operators of a training step of this network, with their cost"},
-	{.name = "batch", .kind = GN_OPTION_INT, .offset = PLAN(batch), .value_name = "N", .initial = "32", .min = 1,
-	 .max = 1 << 20, .help = "with --plan: images per step"},
-	{.name = "image-size", .kind = GN_OPTION_INT, .offset = PLAN(side), .value_name = "N", .initial = "0", .min = 0,
-	 .max = 4096, .help = "with --plan: side of the images in pixels; 0: the network's default"},
-	{.name = "classes", .kind = GN_OPTION_INT, .offset = PLAN(classes), .value_name = "N", .initial = "1000", .min = 1,
-	 .max = 1 << 20, .help = "with --plan: number of classes"},
-	{.name = "inference", .kind = GN_OPTION_FLAG, .offset = PLAN(inference), .help = "with --plan: the forward pass of "
-		 "evaluation instead of a training step"},
-	{.name = "precision", .kind = GN_OPTION_CHOICE, .offset = PLAN(precision), .value_name = "NAME", .initial = "fp32",
-	 .choices = "fp32|bf16|bf16-emulated", .help = "with --plan: type of activations and their gradients, as in gannet train"},
-	{.name = "gb-per-s", .kind = GN_OPTION_REAL, .offset = PLAN(gb_per_s), .value_name = "X", .initial = "0", .min = 0,
-	 .max = 1e6, .help = "with --plan: memory bandwidth for the roofline; 0: measured"},
-	{.name = "gflop-per-s", .kind = GN_OPTION_REAL, .offset = PLAN(gflop_per_s), .value_name = "X", .initial = "0", .min = 0,
-	 .max = 1e9, .help = "with --plan: arithmetic rate for the roofline; 0: measured"},
-	{.name = "parallel", .kind = GN_OPTION_TEXT, .offset = PLAN(parallel), .value_name = "MESH",
-	 .help = "with --plan: predict a step of data=D,pipeline=P,tensor=T ranks; some of them can be left out; auto: of all meshes, "
-		 "in which each has --batch and --micro-batches for each of its ranks"},
-	{.name = "micro-batches", .kind = GN_OPTION_INT, .offset = PLAN(micro_batches), .value_name = "N", .initial = "4", .min = 1,
-	 .max = 4096, .help = "with --parallel: parts of --batch, which each data rank has"},
-	{.name = "pipe-schedule", .kind = GN_OPTION_CHOICE, .offset = PLAN(schedule), .value_name = "NAME", .initial = "1f1b",
-	 .choices = GN_PIPE_CHOICES, .help = "with --parallel: order of forwards and backwards"},
-	{.name = "recompute", .kind = GN_OPTION_FLAG, .offset = PLAN(recompute), .help = "with --parallel: as in gannet train"},
-	{.name = "cut", .kind = GN_OPTION_TEXT, .offset = PLAN(cut), .value_name = "NAME,...",
-	 .help = "with --parallel: layers or blocks that begin the stages but the first; else chosen by time"},
+	GN_OPT_CHOICE("plan", PLAN(model), "MODEL", NULL, gn_model_names, "instead of PATH: the operators of a training step of this "
+		    "network, with their cost"),
+	GN_OPT_INT("batch", PLAN(batch), "N", "32", 1, 1 << 20, "with --plan: images per step"),
+	GN_OPT_INT("image-size", PLAN(side), "N", "0", 0, 4096, "with --plan: side of the images in pixels; 0: the network's default"),
+	GN_OPT_INT("classes", PLAN(classes), "N", "1000", 1, 1 << 20, "with --plan: number of classes"),
+	GN_OPT_FLAG("inference", PLAN(inference), "with --plan: the forward pass of evaluation instead of a training step"),
+	GN_OPT_CHOICE("precision", PLAN(precision), "NAME", "fp32", "fp32|bf16|bf16-emulated", "with --plan: type of activations and their "
+		    "gradients, as in gannet train"),
+	GN_OPT_REAL("gb-per-s", PLAN(gb_per_s), "X", "0", 0, 1e6, "with --plan: memory bandwidth for the roofline; 0: measured"),
+	GN_OPT_REAL("gflop-per-s", PLAN(gflop_per_s), "X", "0", 0, 1e9, "with --plan: arithmetic rate for the roofline; 0: measured"),
+	GN_OPT_TEXT("parallel", PLAN(parallel), "MESH", "with --plan: predict a step of data=D,pipeline=P,tensor=T ranks; some of them can "
+		    "be left out; auto: of all meshes, in which each has --batch and --micro-batches for each of its ranks"),
+	GN_OPT_INT("micro-batches", PLAN(micro_batches), "N", "4", 1, 4096, "with --parallel: parts of --batch, which each data rank has"),
+	GN_OPT_CHOICE("pipe-schedule", PLAN(schedule), "NAME", "1f1b", GN_PIPE_CHOICES, "with --parallel: order of forwards and backwards"),
+	GN_OPT_FLAG("recompute", PLAN(recompute), "with --parallel: as in gannet train"),
+	GN_OPT_TEXT("cut", PLAN(cut), "NAME,...", "with --parallel: layers or blocks that begin the stages but the first; else chosen by "
+		    "time"),
 	MACHINE("nodes", nodes, "N", "with --parallel: nodes (4)"),
 	MACHINE("ranks-per-node", ranks_per_node, "N", "with --parallel: ranks per node (1)"),
 	MACHINE("link-gbit", link_gbit, "X", "with --parallel: Gbit/s per node (100)"),
 	MACHINE("link-us", link_us, "X", "with --parallel: latency between nodes in us (1.5)"),
 	MACHINE("node-gb", node_gb, "X", "with --parallel: GB/s between the ranks of a node (10)"),
-	{.name = "tuning", .kind = GN_OPTION_TEXT, .offset = PLAN(sim.tuning), .value_name = "FILE",
-	 .help = "with --parallel: tuning table of gannet tune with measured latencies, overheads and rates"},
-	{.name = "fabric", .kind = GN_OPTION_TEXT, .offset = PLAN(sim.fabric), .value_name = "TEXT",
-	 .help = "with --parallel: the line of --tuning whose signature contains TEXT"},
-	{.name = "topology", .kind = GN_OPTION_FLAG, .offset = offsetof(struct info_options, topology),
-	 .help = "the distances of GPUs, network devices and processors: of this machine, or of the one described by PATH (XML of "
-		 "lstopo)"},
-	{.name = "ranks", .kind = GN_OPTION_INT, .offset = offsetof(struct info_options, ranks), .value_name = "N", .initial = "0",
-	 .min = 0, .max = 4096, .help = "with --topology: number of ranks to place; 0: one per GPU, or one"},
+	GN_OPT_TEXT("tuning", PLAN(sim.tuning), "FILE", "with --parallel: tuning table of gannet tune with measured latencies, overheads "
+		    "and rates"),
+	GN_OPT_TEXT("fabric", PLAN(sim.fabric), "TEXT", "with --parallel: the line of --tuning whose signature contains TEXT"),
+	GN_OPT_FLAG("topology", offsetof(struct info_options, topology), "the distances of GPUs, network devices and processors: of this "
+		    "machine, or of the one described by PATH (XML of lstopo)"),
+	GN_OPT_INT("ranks", offsetof(struct info_options, ranks), "N", "0", 0, 4096, "with --topology: number of ranks to place; 0: one "
+		    "per GPU, or one"),
 };
 
 _Static_assert(sizeof options / sizeof *options <= sizeof ((struct info_options *)0)->given, "an option has no place in given");

@@ -7,11 +7,11 @@
 
 /* clang-format off */
 #define GN_CMD_KEY_OPTION(OFFSET) \
-	{.name = "key-file", .kind = GN_OPTION_TEXT, .offset = OFFSET, .value_name = "FILE", \
-	 .help = "key of encrypted datasets (gannet pack --encrypt): 32 bytes, readable by their owner only"}
+	GN_OPT_TEXT("key-file", OFFSET, "FILE", "key of encrypted datasets (gannet pack --encrypt): 32 bytes, readable by their owner " \
+		    "only")
 #define GN_CMD_CHECKPOINT_KEY_OPTION(OFFSET) \
-	{.name = "checkpoint-key", .kind = GN_OPTION_TEXT, .offset = OFFSET, .value_name = "FILE", \
-	 .help = "key of encrypted checkpoints (gannet train --checkpoint-key): 32 bytes, readable by their owner only"}
+	GN_OPT_TEXT("checkpoint-key", OFFSET, "FILE", "key of encrypted checkpoints (gannet train --checkpoint-key): 32 bytes, readable " \
+		    "by their owner only")
 /* clang-format on */
 
 #endif

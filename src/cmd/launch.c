@@ -276,15 +276,13 @@ static int run(const void *options, const struct gn_text_list *positional)
 }
 
 static const struct gn_option options_table[] = {
-	{.name = "ranks", .letter = 'n', .kind = GN_OPTION_INT, .offset = offsetof(struct launch_options, ranks),
-	 .value_name = "N", .help = "number of ranks", .min = 1, .max = 1024, .required = 1},
-	{.name = "bind", .kind = GN_OPTION_CHOICE, .offset = offsetof(struct launch_options, bind), .value_name = "HOW",
-	 .initial = "share", .help = "share: bind each rank to its own processors if there are enough; none: do not bind",
-	 .choices = "share|none"},
-	{.name = "grace", .kind = GN_OPTION_INT, .offset = offsetof(struct launch_options, grace), .value_name = "S",
-	 .initial = "10", .help = "seconds between the failure of a rank and SIGTERM to the others", .max = 3600},
-	{.name = "keep-going", .kind = GN_OPTION_FLAG, .offset = offsetof(struct launch_options, keep_going),
-	 .help = "do not end the other ranks when one fails: for programs that go on without it"},
+	GN_OPT_INT("ranks", offsetof(struct launch_options, ranks), "N", NULL, 1, 1024, "number of ranks", .letter = 'n', .required = 1),
+	GN_OPT_CHOICE("bind", offsetof(struct launch_options, bind), "HOW", "share", "share|none", "share: bind each rank to its own "
+		    "processors if there are enough; none: do not bind"),
+	GN_OPT_INT("grace", offsetof(struct launch_options, grace), "S", "10", 0, 3600, "seconds between the failure of a rank and SIGTERM "
+		    "to the others"),
+	GN_OPT_FLAG("keep-going", offsetof(struct launch_options, keep_going), "do not end the other ranks when one fails: for programs "
+		    "that go on without it"),
 };
 
 static const struct gn_command command = {

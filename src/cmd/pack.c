@@ -22,37 +22,27 @@ struct pack_options {
 #define AT(field) offsetof(struct pack_options, field)
 
 static const struct gn_option options[] = {
-	{.name = "out", .letter = 'o', .kind = GN_OPTION_TEXT, .offset = AT(out), .value_name = "DIR", .required = 1,
-	 .help = "output folder; appears only when it is complete"},
-	{.name = "shard-bytes", .kind = GN_OPTION_SIZE, .offset = AT(shard_bytes), .value_name = "N", .initial = "512M",
-	 .min = 1, .max = 1e15, .help = "bytes of image data per shard; suffixes K, M, G"},
-	{.name = "seed", .kind = GN_OPTION_INT, .offset = AT(seed), .value_name = "N", .initial = "0", .min = 0,
-	 .max = 9e15, .help = "seed of the shuffle and of synthetic images"},
-	{.name = "split", .kind = GN_OPTION_LIST, .offset = AT(split), .value_name = "NAME=FRACTION",
-	 .help = "write two datasets, DIR/train and DIR/NAME, the latter with FRACTION of the images of each class, such as val=0.1"},
-	{.name = "classes", .kind = GN_OPTION_TEXT, .offset = AT(classes), .value_name = "FILE|N",
-	 .help = "class names, one per line, in the order of their labels, or a packed dataset's folder, whose class names are "
-		 "used; with --synthetic, the number of classes"},
-	{.name = "labels", .kind = GN_OPTION_TEXT, .offset = AT(labels), .value_name = "FILE",
-	 .help = "the class of each image, for sources without class folders: one line NAME,CLASS per image"},
-	{.name = "skip-bad", .kind = GN_OPTION_FLAG, .offset = AT(skip_bad),
-	 .help = "skip bad images, naming each, instead of failing"},
-	{.name = "png", .kind = GN_OPTION_CHOICE, .offset = AT(png), .value_name = "WHAT", .initial = "convert",
-	 .choices = "convert|refuse", .help = "treatment of PNG images"},
-	{.name = "exif-rotate", .kind = GN_OPTION_FLAG, .offset = AT(exif_rotate),
-	 .help = "turn JPEG images as their EXIF orientation says, and encode them again (default: ignored, as torchvision does)"},
-	{.name = "quality", .kind = GN_OPTION_INT, .offset = AT(quality), .value_name = "N", .initial = "95", .min = 1,
-	 .max = 100, .help = "JPEG quality of converted (PNG, CMYK, --exif-rotate) and synthetic images"},
-	{.name = "synthetic", .kind = GN_OPTION_INT, .offset = AT(synthetic), .value_name = "COUNT", .min = 1,
-	 .max = 2147483647, .help = "generate COUNT images instead of reading a SOURCE"},
+	GN_OPT_TEXT("out", AT(out), "DIR", "output folder; appears only when it is complete", .letter = 'o', .required = 1),
+	GN_OPT_SIZE("shard-bytes", AT(shard_bytes), "N", "512M", 1, 1e15, "bytes of image data per shard; suffixes K, M, G"),
+	GN_OPT_INT("seed", AT(seed), "N", "0", 0, 9e15, "seed of the shuffle and of synthetic images"),
+	GN_OPT_LIST("split", AT(split), "NAME=FRACTION", "write two datasets, DIR/train and DIR/NAME, the latter with FRACTION of the "
+		    "images of each class, such as val=0.1"),
+	GN_OPT_TEXT("classes", AT(classes), "FILE|N", "class names, one per line, in the order of their labels, or a packed dataset's "
+		    "folder, whose class names are used; with --synthetic, the number of classes"),
+	GN_OPT_TEXT("labels", AT(labels), "FILE", "the class of each image, for sources without class folders: one line NAME,CLASS per "
+		    "image"),
+	GN_OPT_FLAG("skip-bad", AT(skip_bad), "skip bad images, naming each, instead of failing"),
+	GN_OPT_CHOICE("png", AT(png), "WHAT", "convert", "convert|refuse", "treatment of PNG images"),
+	GN_OPT_FLAG("exif-rotate", AT(exif_rotate), "turn JPEG images as their EXIF orientation says, and encode them again (default: "
+		    "ignored, as torchvision does)"),
+	GN_OPT_INT("quality", AT(quality), "N", "95", 1, 100, "JPEG quality of converted (PNG, CMYK, --exif-rotate) and synthetic images"),
+	GN_OPT_INT("synthetic", AT(synthetic), "COUNT", NULL, 1, 2147483647, "generate COUNT images instead of reading a SOURCE"),
 	{.name = "size", .kind = GN_OPTION_SHAPE, .offset = AT(size), .value_name = "HxW",
 	 .help = "height and width of synthetic images"},
-	{.name = "encrypt", .kind = GN_OPTION_TEXT, .offset = AT(key_file), .value_name = "KEYFILE",
-	 .help = "encrypt each image (AES-256-GCM) with the key in KEYFILE: 32 random bytes, readable by their owner only; others need it "
-		 "as --key-file"},
-	{.name = "threads", .letter = 'j', .kind = GN_OPTION_INT, .offset = AT(threads), .value_name = "N",
-	 .initial = "0", .min = 0, .max = 1024, .help = "worker threads; 0: one per processor"},
-	{.name = "json", .kind = GN_OPTION_FLAG, .offset = AT(json), .help = "print the result as one JSON object"},
+	GN_OPT_TEXT("encrypt", AT(key_file), "KEYFILE", "encrypt each image (AES-256-GCM) with the key in KEYFILE: 32 random bytes, "
+		    "readable by their owner only; others need it as --key-file"),
+	GN_OPT_INT("threads", AT(threads), "N", "0", 0, 1024, "worker threads; 0: one per processor", .letter = 'j'),
+	GN_OPT_FLAG("json", AT(json), "print the result as one JSON object"),
 };
 
 static const struct gn_command command = {

@@ -336,15 +336,12 @@ static enum gn_status predict_output_finish(struct predict_output *p, struct gn_
 static const struct gn_option options[] = {
 	GN_CMD_NETWORK_OPTIONS(FIELD),
 	GN_CMD_KEY_OPTION(FIELD(key_file)),
-	{.name = "top", .kind = GN_OPTION_INT, .offset = FIELD(top), .value_name = "K", .initial = "5", .min = 1, .max = 1000,
-	 .help = "classes per image, the most probable first"},
-	{.name = "json", .kind = GN_OPTION_FLAG, .offset = FIELD(json), .help = "print one JSON object per image"},
-	{.name = "csv", .kind = GN_OPTION_FLAG, .offset = FIELD(csv), .help = "print comma-separated values with a heading"},
-	{.name = "npy", .kind = GN_OPTION_TEXT, .offset = FIELD(npy), .value_name = "FILE.npy",
-	 .help = "also write the logits as a NumPy array, float32, one row per image in the order of the output, NaN for those passed over; "
-		 "FILE.names.txt has the images' names, one per line"},
-	{.name = "batch", .letter = 'b', .kind = GN_OPTION_INT, .offset = FIELD(batch), .value_name = "N",
-	 .initial = "16", .min = 1, .max = 65536, .help = "images per rank and step"},
+	GN_OPT_INT("top", FIELD(top), "K", "5", 1, 1000, "classes per image, the most probable first"),
+	GN_OPT_FLAG("json", FIELD(json), "print one JSON object per image"),
+	GN_OPT_FLAG("csv", FIELD(csv), "print comma-separated values with a heading"),
+	GN_OPT_TEXT("npy", FIELD(npy), "FILE.npy", "also write the logits as a NumPy array, float32, one row per image in the order of the "
+		    "output, NaN for those passed over; FILE.names.txt has the images' names, one per line"),
+	GN_OPT_INT("batch", FIELD(batch), "N", "16", 1, 65536, "images per rank and step", .letter = 'b'),
 	GN_CMD_COMPUTE_OPTIONS(FIELD),
 	GN_CMD_WORLD_OPTIONS(struct gn_predict_options, world),
 };

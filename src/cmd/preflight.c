@@ -281,22 +281,19 @@ static int run(const void *options, const struct gn_text_list *positional)
 #define FIELD(name) offsetof(struct preflight_options, name)
 
 static const struct gn_option options_table[] = {
-	{.name = "local", .kind = GN_OPTION_TEXT, .offset = FIELD(local), .value_name = "DIR",
-	 .help = "measure the disk with this folder, too (default: GANNET_LOCAL, which gannet.conf may set, or none)"},
-	{.name = "min-free", .kind = GN_OPTION_SIZE, .offset = FIELD(min_free), .value_name = "SIZE", .initial = "1G",
-	 .help = "bytes that have to be free there"},
-	{.name = "mount", .kind = GN_OPTION_LIST, .offset = FIELD(mounts), .value_name = "DIR",
-	 .help = "a mount point that each node must have; those of more than half of the nodes are compared anyway"},
-	{.name = "max-skew", .kind = GN_OPTION_REAL, .offset = FIELD(max_skew), .value_name = "S", .initial = "0.1",
-	 .help = "seconds that a clock may be off the others'", .min = 0.0001, .max = 1e6},
-	{.name = "baseline", .kind = GN_OPTION_TEXT, .offset = FIELD(baseline), .value_name = "FILE",
-	 .help = "compare with an earlier result, too: what all nodes have lost shows in no other way"},
-	{.name = "out", .letter = 'o', .kind = GN_OPTION_TEXT, .offset = FIELD(out), .value_name = "FILE", .help = "write the result as JSON"},
-	{.name = "json", .kind = GN_OPTION_FLAG, .offset = FIELD(json), .help = "print it as JSON instead of a table"},
-	{.name = "transport", .kind = GN_OPTION_CHOICE, .offset = FIELD(transport), .value_name = "NAME", .initial = "auto",
-	 .help = "what carries messages between nodes", .choices = "auto|tcp|rc|ud"},
-	{.name = "seconds", .kind = GN_OPTION_REAL, .offset = FIELD(seconds), .value_name = "X", .initial = "0.25",
-	 .help = "for each measurement of a host; half of it for each pair of nodes and direction, and for all pairs 12 at most", .min = 0.01, .max = 60},
+	GN_OPT_TEXT("local", FIELD(local), "DIR", "measure the disk with this folder, too (default: GANNET_LOCAL, which gannet.conf may "
+		    "set, or none)"),
+	GN_OPT_SIZE("min-free", FIELD(min_free), "SIZE", "1G", 0, 0, "bytes that have to be free there"),
+	GN_OPT_LIST("mount", FIELD(mounts), "DIR", "a mount point that each node must have; those of more than half of the nodes are "
+		    "compared anyway"),
+	GN_OPT_REAL("max-skew", FIELD(max_skew), "S", "0.1", 0.0001, 1e6, "seconds that a clock may be off the others'"),
+	GN_OPT_TEXT("baseline", FIELD(baseline), "FILE", "compare with an earlier result, too: what all nodes have lost shows in no other "
+		    "way"),
+	GN_OPT_TEXT("out", FIELD(out), "FILE", "write the result as JSON", .letter = 'o'),
+	GN_OPT_FLAG("json", FIELD(json), "print it as JSON instead of a table"),
+	GN_OPT_CHOICE("transport", FIELD(transport), "NAME", "auto", "auto|tcp|rc|ud", "what carries messages between nodes"),
+	GN_OPT_REAL("seconds", FIELD(seconds), "X", "0.25", 0.01, 60, "for each measurement of a host; half of it for each pair of nodes "
+		    "and direction, and for all pairs 12 at most"),
 	GN_CMD_WORLD_OPTIONS(struct preflight_options, world),
 };
 

@@ -26,19 +26,14 @@ struct preview_options {
 #define AT(name) offsetof(struct preview_options, name)
 
 static const struct gn_option options[] = {
-	{.name = "out", .letter = 'o', .kind = GN_OPTION_TEXT, .offset = AT(out), .value_name = "FILE.png", .required = 1,
-	 .help = "file to write"},
-	{.name = "rows", .kind = GN_OPTION_INT, .offset = AT(rows), .value_name = "N", .initial = "4", .min = 1, .max = 64,
-	 .help = "rows of images"},
-	{.name = "columns", .kind = GN_OPTION_INT, .offset = AT(columns), .value_name = "N", .initial = "8", .min = 1, .max = 64,
-	 .help = "images per row"},
-	{.name = "epoch", .kind = GN_OPTION_INT, .offset = AT(epoch), .value_name = "E", .initial = "0", .min = 0, .max = 1e6,
-	 .help = "epoch, from 0"},
-	{.name = "first", .kind = GN_OPTION_INT, .offset = AT(first), .value_name = "N", .initial = "0", .min = 0, .max = 4294967295.,
-	 .help = "position in the epoch of the first image, from 0: images already done by all ranks together"},
-	{.name = "json", .kind = GN_OPTION_FLAG, .offset = AT(json), .help = "print one JSON object instead of a table"},
-	{.name = "model", .kind = GN_OPTION_CHOICE, .offset = FIELD(model), .value_name = "NAME", .initial = "resnet50",
-	 .choices = gn_model_names, .help = "network, for the defaults of side and channels"},
+	GN_OPT_TEXT("out", AT(out), "FILE.png", "file to write", .letter = 'o', .required = 1),
+	GN_OPT_INT("rows", AT(rows), "N", "4", 1, 64, "rows of images"),
+	GN_OPT_INT("columns", AT(columns), "N", "8", 1, 64, "images per row"),
+	GN_OPT_INT("epoch", AT(epoch), "E", "0", 0, 1e6, "epoch, from 0"),
+	GN_OPT_INT("first", AT(first), "N", "0", 0, 4294967295., "position in the epoch of the first image, from 0: images already done by "
+		    "all ranks together"),
+	GN_OPT_FLAG("json", AT(json), "print one JSON object instead of a table"),
+	GN_OPT_CHOICE("model", FIELD(model), "NAME", "resnet50", gn_model_names, "network, for the defaults of side and channels"),
 	GN_CMD_KEY_OPTION(FIELD(key_file)),
 	GN_CMD_SAMPLE_OPTIONS(FIELD),
 };

@@ -233,14 +233,14 @@ struct report_options {
 };
 
 static const struct gn_option options[] = {
-	{.name = "out", .letter = 'o', .kind = GN_OPTION_TEXT, .offset = offsetof(struct report_options, out),
-	 .value_name = "DIR", .help = "folder for the page and the picture; created if missing"},
-	{.name = "per-class", .kind = GN_OPTION_LIST, .offset = offsetof(struct report_options, per_class),
-	 .value_name = "FILE.json", .help = "with --out: draw the confusion matrix that gannet eval --per-class wrote; may be repeated"},
-	{.name = "tensorboard", .kind = GN_OPTION_TEXT, .offset = offsetof(struct report_options, tensorboard),
-	 .value_name = "DIR", .help = "write event files of TensorBoard into DIR/RUN; created if missing"},
-	{.name = "csv", .kind = GN_OPTION_TEXT, .offset = offsetof(struct report_options, csv),
-	 .value_name = "FILE", .help = "write all points as a table with a header line; -: standard output, instead of the JSON objects"},
+	GN_OPT_TEXT("out", offsetof(struct report_options, out), "DIR", "folder for the page and the picture; created if missing",
+		    .letter = 'o'),
+	GN_OPT_LIST("per-class", offsetof(struct report_options, per_class), "FILE.json", "with --out: draw the confusion matrix that "
+		    "gannet eval --per-class wrote; may be repeated"),
+	GN_OPT_TEXT("tensorboard", offsetof(struct report_options, tensorboard), "DIR", "write event files of TensorBoard into DIR/RUN; "
+		    "created if missing"),
+	GN_OPT_TEXT("csv", offsetof(struct report_options, csv), "FILE", "write all points as a table with a header line; -: standard "
+		    "output, instead of the JSON objects"),
 };
 
 static const struct gn_command command = {

@@ -116,31 +116,23 @@ struct stage_options {
 #define AT(field) offsetof(struct stage_options, field)
 
 static const struct gn_option options[] = {
-	{.name = "from", .kind = GN_OPTION_TEXT, .offset = AT(from), .value_name = "PATH",
-	 .help = "packed dataset, or any folder or file, on the shared file system; or https://HOST/FILE"},
-	{.name = "to", .kind = GN_OPTION_TEXT, .offset = AT(to), .value_name = "PATH", .required = 1,
-	 .help = "where the copy is to be on the node; folders above it are created; of a packed dataset FOLDER:FOLDER on several disks, which train, "
-		 "eval, preview and bench decode take as they stand; with --list, --remove, or --quota without --from: the folder "
-		 "of the copies"},
-	{.name = "threads", .letter = 'j', .kind = GN_OPTION_INT, .offset = AT(threads), .value_name = "N",
-	 .initial = "4", .min = 1, .max = 256, .help = "shards or chunks copied concurrently"},
-	{.name = "check", .kind = GN_OPTION_FLAG, .offset = AT(check),
-	 .help = "verify the digests of existing data even if the stage marker shows them unchanged"},
-	{.name = "tree", .kind = GN_OPTION_FLAG, .offset = AT(tree), .help = "stage a packed dataset as any other folder"},
-	{.name = "transport", .kind = GN_OPTION_CHOICE, .offset = AT(transport), .value_name = "NAME", .initial = "auto",
-	 .help = "what carries chunks between nodes", .choices = "auto|tcp|rc|ud"},
-	{.name = "token-file", .kind = GN_OPTION_TEXT, .offset = AT(token_file), .value_name = "FILE",
-	 .help = "https://: a bearer token, which only the file's owner can read"},
-	{.name = "query-file", .kind = GN_OPTION_TEXT, .offset = AT(query_file), .value_name = "FILE",
-	 .help = "https://: what to append to the address after '?', such as Azure's SAS or the signature of S3; only the owner can read it"},
-	{.name = "sha256", .kind = GN_OPTION_TEXT, .offset = AT(sha256), .value_name = "HEX",
-	 .help = "https://: the SHA-256 that the file must have"},
-	{.name = "list", .kind = GN_OPTION_FLAG, .offset = AT(list), .help = "list what is staged in the folder --to of this node"},
-	{.name = "remove", .kind = GN_OPTION_FLAG, .offset = AT(remove),
-	 .help = "remove the copies NAME... from the folder --to of this node, or all, except what is in use"},
-	{.name = "quota", .kind = GN_OPTION_SIZE, .offset = AT(quota), .value_name = "BYTES", .min = 1, .max = 1e18,
-	 .help = "remove the least recently used copies from the folder that holds --to, or is --to, until all take at most this"},
-	{.name = "json", .kind = GN_OPTION_FLAG, .offset = AT(json), .help = "print the result as one JSON object"},
+	GN_OPT_TEXT("from", AT(from), "PATH", "packed dataset, or any folder or file, on the shared file system; or https://HOST/FILE"),
+	GN_OPT_TEXT("to", AT(to), "PATH", "where the copy is to be on the node; folders above it are created; of a packed dataset "
+		    "FOLDER:FOLDER on several disks, which train, eval, preview and bench decode take as they stand; with --list, "
+		    "--remove, or --quota without --from: the folder of the copies", .required = 1),
+	GN_OPT_INT("threads", AT(threads), "N", "4", 1, 256, "shards or chunks copied concurrently", .letter = 'j'),
+	GN_OPT_FLAG("check", AT(check), "verify the digests of existing data even if the stage marker shows them unchanged"),
+	GN_OPT_FLAG("tree", AT(tree), "stage a packed dataset as any other folder"),
+	GN_OPT_CHOICE("transport", AT(transport), "NAME", "auto", "auto|tcp|rc|ud", "what carries chunks between nodes"),
+	GN_OPT_TEXT("token-file", AT(token_file), "FILE", "https://: a bearer token, which only the file's owner can read"),
+	GN_OPT_TEXT("query-file", AT(query_file), "FILE", "https://: what to append to the address after '?', such as Azure's SAS or the "
+		    "signature of S3; only the owner can read it"),
+	GN_OPT_TEXT("sha256", AT(sha256), "HEX", "https://: the SHA-256 that the file must have"),
+	GN_OPT_FLAG("list", AT(list), "list what is staged in the folder --to of this node"),
+	GN_OPT_FLAG("remove", AT(remove), "remove the copies NAME... from the folder --to of this node, or all, except what is in use"),
+	GN_OPT_SIZE("quota", AT(quota), "BYTES", NULL, 1, 1e18, "remove the least recently used copies from the folder that holds --to, or "
+		    "is --to, until all take at most this"),
+	GN_OPT_FLAG("json", AT(json), "print the result as one JSON object"),
 	GN_CMD_WORLD_OPTIONS(struct stage_options, world),
 };
 

@@ -90,30 +90,24 @@ static int run(const void *options, const struct gn_text_list *positional)
 #define FIELD(name) offsetof(struct submit_options, name)
 
 static const struct gn_option options_table[] = {
-	{.name = "nodes", .letter = 'N', .kind = GN_OPTION_INT, .offset = FIELD(nodes), .value_name = "N", .initial = "1",
-	 .help = "how many nodes", .min = 1, .max = 1000000},
-	{.name = "ppn", .kind = GN_OPTION_INT, .offset = FIELD(ppn), .value_name = "N", .initial = "1", .help = "tasks on each node", .min = 1,
-	 .max = 4096},
-	{.name = "time", .letter = 't', .kind = GN_OPTION_TEXT, .offset = FIELD(time), .value_name = "T",
-	 .help = "time limit as sbatch takes it; the program gets USR1 90 s before"},
-	{.name = "partition", .letter = 'p', .kind = GN_OPTION_TEXT, .offset = FIELD(partition), .value_name = "NAME", .help = "partition of the job"},
-	{.name = "name", .letter = 'J', .kind = GN_OPTION_TEXT, .offset = FIELD(name), .value_name = "NAME", .initial = "gannet",
-	 .help = "name of the job"},
-	{.name = "dir", .kind = GN_OPTION_TEXT, .offset = FIELD(directory), .value_name = "DIR",
-	 .help = "folder for script, output and snapshot, on a file system that all nodes see; must not exist yet (default: NAME-TIME)"},
-	{.name = "snapshot", .kind = GN_OPTION_TEXT, .offset = FIELD(snapshot), .value_name = "DIR",
-	 .help = "copy this folder, and run in the copy: what is edited while the job waits changes nothing"},
-	{.name = "array", .letter = 'a', .kind = GN_OPTION_TEXT, .offset = FIELD(array), .value_name = "LIST",
-	 .help = "a job array, as sbatch takes it; %a in the command is the task's number"},
-	{.name = "retries", .kind = GN_OPTION_INT, .offset = FIELD(retries), .value_name = "N", .initial = "3",
-	 .help = "times to queue it again in a row without a newer checkpoint", .max = 9999},
-	{.name = "preflight", .kind = GN_OPTION_FLAG, .offset = FIELD(preflight),
-	 .help = "check the nodes first; the job ends with 6 when one is bad"},
-	{.name = "exclude-bad", .kind = GN_OPTION_FLAG, .offset = FIELD(exclude_bad),
-	 .help = "check the nodes first; when one is bad, queue the job again without it (one of --retries), if enough others are there"},
-	{.name = "after", .kind = GN_OPTION_TEXT, .offset = FIELD(after), .value_name = "JOB", .help = "number of a job: start only once it has ended with 0"},
-	{.name = "sbatch", .kind = GN_OPTION_LIST, .offset = FIELD(extra), .value_name = "OPTION", .help = "another option of sbatch: --sbatch=--mem=4G"},
-	{.name = "dry-run", .letter = 'n', .kind = GN_OPTION_FLAG, .offset = FIELD(dry_run), .help = "print the script, and submit nothing"},
+	GN_OPT_INT("nodes", FIELD(nodes), "N", "1", 1, 1000000, "how many nodes", .letter = 'N'),
+	GN_OPT_INT("ppn", FIELD(ppn), "N", "1", 1, 4096, "tasks on each node"),
+	GN_OPT_TEXT("time", FIELD(time), "T", "time limit as sbatch takes it; the program gets USR1 90 s before", .letter = 't'),
+	GN_OPT_TEXT("partition", FIELD(partition), "NAME", "partition of the job", .letter = 'p'),
+	GN_OPT_TEXT("name", FIELD(name), "NAME", "name of the job", .letter = 'J', .initial = "gannet"),
+	GN_OPT_TEXT("dir", FIELD(directory), "DIR", "folder for script, output and snapshot, on a file system that all nodes see; must not "
+		    "exist yet (default: NAME-TIME)"),
+	GN_OPT_TEXT("snapshot", FIELD(snapshot), "DIR", "copy this folder, and run in the copy: what is edited while the job waits changes "
+		    "nothing"),
+	GN_OPT_TEXT("array", FIELD(array), "LIST", "a job array, as sbatch takes it; %a in the command is the task's number",
+		    .letter = 'a'),
+	GN_OPT_INT("retries", FIELD(retries), "N", "3", 0, 9999, "times to queue it again in a row without a newer checkpoint"),
+	GN_OPT_FLAG("preflight", FIELD(preflight), "check the nodes first; the job ends with 6 when one is bad"),
+	GN_OPT_FLAG("exclude-bad", FIELD(exclude_bad), "check the nodes first; when one is bad, queue the job again without it (one of "
+		    "--retries), if enough others are there"),
+	GN_OPT_TEXT("after", FIELD(after), "JOB", "number of a job: start only once it has ended with 0"),
+	GN_OPT_LIST("sbatch", FIELD(extra), "OPTION", "another option of sbatch: --sbatch=--mem=4G"),
+	GN_OPT_FLAG("dry-run", FIELD(dry_run), "print the script, and submit nothing", .letter = 'n'),
 };
 
 static const struct gn_command command = {

@@ -172,8 +172,7 @@ static int run(const void *options, const struct gn_text_list *positional)
 }
 
 static const struct gn_option options_table[] = {
-	{.name = "json", .kind = GN_OPTION_FLAG, .offset = offsetof(struct summary_options, json),
-	 .help = "print one JSON object for each"},
+	GN_OPT_FLAG("json", offsetof(struct summary_options, json), "print one JSON object for each"),
 };
 
 static const struct gn_command command = {

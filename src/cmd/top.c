@@ -218,11 +218,10 @@ static int run(const void *options, const struct gn_text_list *positional)
 }
 
 static const struct gn_option options_table[] = {
-	{.name = "interval", .letter = 'd', .kind = GN_OPTION_REAL, .offset = offsetof(struct top_options, interval), .value_name = "S",
-	 .initial = "2", .min = 0.1, .max = 3600, .help = "seconds between two looks at the run"},
-	{.name = "once", .letter = '1', .kind = GN_OPTION_FLAG, .offset = offsetof(struct top_options, once),
-	 .help = "print the state once, as without a terminal"},
-	{.name = "json", .kind = GN_OPTION_FLAG, .offset = offsetof(struct top_options, json), .help = "print one JSON object"},
+	GN_OPT_REAL("interval", offsetof(struct top_options, interval), "S", "2", 0.1, 3600, "seconds between two looks at the run",
+		    .letter = 'd'),
+	GN_OPT_FLAG("once", offsetof(struct top_options, once), "print the state once, as without a terminal", .letter = '1'),
+	GN_OPT_FLAG("json", offsetof(struct top_options, json), "print one JSON object"),
 };
 
 static const struct gn_command command = {

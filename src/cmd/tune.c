@@ -178,22 +178,18 @@ static int run(const void *options, const struct gn_text_list *positional)
 #define FIELD(name) offsetof(struct tune_options, name)
 
 static const struct gn_option options_table[] = {
-	{.name = "out", .letter = 'o', .kind = GN_OPTION_TEXT, .offset = FIELD(out), .value_name = "FILE",
-	 .help = "tuning table to append to; none: do not write (default: the table that runs read)"},
-	{.name = "transport", .kind = GN_OPTION_CHOICE, .offset = FIELD(transport), .value_name = "NAME",
-	 .initial = "auto", .help = "allowed transport (sets UCX_TLS)", .choices = "auto|tcp|shm|rc|ud"},
-	{.name = "transport-strict", .kind = GN_OPTION_FLAG, .offset = FIELD(transport_strict),
-	 .help = "fail instead of warn when nodes use different transports, or a node does not use its fastest device"},
-	{.name = "seconds", .kind = GN_OPTION_REAL, .offset = FIELD(seconds), .value_name = "X", .initial = "0.1",
-	 .help = "samples per length and pair of ranks", .min = 0.001, .max = 3600},
-	{.name = "max-bytes", .letter = 'e', .kind = GN_OPTION_SIZE, .offset = FIELD(max_bytes), .value_name = "N",
-	 .initial = "4M", .help = "longest message", .min = 64, .max = 1LL << 30},
-	{.name = "rails", .kind = GN_OPTION_INT, .offset = FIELD(rails), .value_name = "N", .initial = "0", .min = 0,
-	 .max = GN_RAILS_MAX, .help = "most network devices (rails) per node, as in later runs; 0: all that are equally fast"},
-	{.name = "pairs", .kind = GN_OPTION_INT, .offset = FIELD(pairs), .value_name = "N", .initial = "3",
-	 .help = "most pairs of nodes, and of ranks of a node, to measure", .min = 1, .max = 4096},
-	{.name = "samples", .kind = GN_OPTION_FLAG, .offset = FIELD(samples), .help = "also print each length"},
-	{.name = "json", .kind = GN_OPTION_FLAG, .offset = FIELD(json), .help = "print the line of the table as one JSON object"},
+	GN_OPT_TEXT("out", FIELD(out), "FILE", "tuning table to append to; none: do not write (default: the table that runs read)",
+		    .letter = 'o'),
+	GN_OPT_CHOICE("transport", FIELD(transport), "NAME", "auto", "auto|tcp|shm|rc|ud", "allowed transport (sets UCX_TLS)"),
+	GN_OPT_FLAG("transport-strict", FIELD(transport_strict), "fail instead of warn when nodes use different transports, or a node does "
+		    "not use its fastest device"),
+	GN_OPT_REAL("seconds", FIELD(seconds), "X", "0.1", 0.001, 3600, "samples per length and pair of ranks"),
+	GN_OPT_SIZE("max-bytes", FIELD(max_bytes), "N", "4M", 64, 1LL << 30, "longest message", .letter = 'e'),
+	GN_OPT_INT("rails", FIELD(rails), "N", "0", 0, GN_RAILS_MAX, "most network devices (rails) per node, as in later runs; 0: all that "
+		    "are equally fast"),
+	GN_OPT_INT("pairs", FIELD(pairs), "N", "3", 1, 4096, "most pairs of nodes, and of ranks of a node, to measure"),
+	GN_OPT_FLAG("samples", FIELD(samples), "also print each length"),
+	GN_OPT_FLAG("json", FIELD(json), "print the line of the table as one JSON object"),
 	GN_CMD_WORLD_OPTIONS(struct tune_options, world),
 };
 

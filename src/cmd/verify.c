@@ -18,11 +18,10 @@ struct verify_options {
 #define AT(field) offsetof(struct verify_options, field)
 
 static const struct gn_option options[] = {
-	{.name = "decode", .kind = GN_OPTION_FLAG, .offset = AT(decode), .help = "also decode every image"},
+	GN_OPT_FLAG("decode", AT(decode), "also decode every image"),
 	GN_CMD_KEY_OPTION(AT(key_file)),
-	{.name = "threads", .letter = 'j', .kind = GN_OPTION_INT, .offset = AT(threads), .value_name = "N",
-	 .initial = "0", .min = 0, .max = 1024, .help = "worker threads; 0: one per processor"},
-	{.name = "json", .kind = GN_OPTION_FLAG, .offset = AT(json), .help = "print the result as one JSON object"},
+	GN_OPT_INT("threads", AT(threads), "N", "0", 0, 1024, "worker threads; 0: one per processor", .letter = 'j'),
+	GN_OPT_FLAG("json", AT(json), "print the result as one JSON object"),
 };
 
 static const struct gn_command command = {

@@ -24,12 +24,12 @@
 	GN_CMD_LIMIT(type, member, "stall-timeout", stall_s,                                                                       \
 		     "seconds without progress on any rank until the job ends (default: " GN_LIMITS_STALL                    \
 		     ", or --heartbeat-timeout, but at least its default)"),                                                \
-	{.name = "encrypt-network", .kind = GN_OPTION_FLAG, .offset = offsetof(type, member.encrypt),                                \
-	 .help = "encrypt and authenticate messages between nodes (AES-256-GCM, keys from the job's secret), on all ranks; " GN_WORLD_ENCRYPT \
-		 "=1 in the environment does the same; not with NCCL, nor GPUDirect"},                                               \
-	{.name = "socket-ifname", .kind = GN_OPTION_TEXT, .offset = offsetof(type, member.ifnames), .value_name = "LIST",          \
-	 .help = "interfaces for bootstrap and heartbeats, as NCCL_SOCKET_IFNAME: name prefixes separated by commas; =eth0: only " \
-		 "that; ^docker: all others (default: " GN_WORLD_IFNAMES ", or all)"}
+	GN_OPT_FLAG("encrypt-network", offsetof(type, member.encrypt), "encrypt and authenticate messages between nodes (AES-256-GCM, " \
+		    "keys from the job's secret), on all ranks; " GN_WORLD_ENCRYPT "=1 in the environment does the same; not with NCCL, " \
+		    "nor GPUDirect"), \
+	GN_OPT_TEXT("socket-ifname", offsetof(type, member.ifnames), "LIST", "interfaces for bootstrap and heartbeats, as " \
+		    "NCCL_SOCKET_IFNAME: name prefixes separated by commas; =eth0: only that; ^docker: all others (default: " \
+		    GN_WORLD_IFNAMES ", or all)")
 /* clang-format on */
 
 #endif
