@@ -2,12 +2,11 @@ lib_LIBRARIES += libgannet_data.a
 libgannet_data_a_CFLAGS = $(SHARED_CFLAGS)
 libgannet_data_a_CPPFLAGS = $(AM_CPPFLAGS) $(HDF5_CFLAGS) $(JPEG_CFLAGS) $(PNG_CFLAGS) $(ARCHIVE_CFLAGS) $(JANSSON_CFLAGS) $(CURL_CFLAGS)
 libgannet_data_a_SOURCES = \
-	data/sample/balance.c data/sample/balance.h data/sample/image_png.c \
 	data/sample/augment.c data/sample/augment.h data/sample/auto_augment.c data/sample/auto_augment.h \
 	data/sample/image_op.c data/sample/image_op.h \
 	data/sample/decode.c data/sample/decode.h data/sample/image.c \
 	data/sample/jpeg_trap.c data/sample/jpeg_trap_internal.h \
-	data/sample/image.h data/sample/image_turn.c data/sample/mixup.c data/sample/mixup.h data/sample/options.c data/sample/options.h \
+	data/sample/image.h data/sample/mixup.c data/sample/mixup.h data/sample/options.c data/sample/options.h \
 	data/sample/order.c data/sample/order.h data/sample/resize.c data/sample/resize.h \
 	data/shard/dataset.c data/shard/dataset.h data/shard/encryption.c data/shard/encryption.h data/shard/folders.c data/shard/folders.h data/shard/manifest.c data/shard/manifest.h data/shard/names.c \
 	data/shard/names.h data/shard/shard.c data/shard/shard.h data/shard/shard_digest.c \

@@ -32,18 +32,15 @@ libgannet_transport_a_SOURCES += \
 	transport/coll/agree.c transport/coll/agree.h \
 	transport/coll/coll.c \
 	transport/coll/coll_device.c transport/coll/coll_device.h transport/coll/coll_device_internal.h \
-	transport/coll/coll_ops.c \
 	transport/coll/coll_prepare.c \
 	transport/coll/coll_select.c \
 	transport/coll/coll_wait.c \
 	transport/coll/comm.c transport/coll/comm.h \
-	transport/coll/comm_failure.c \
 	transport/coll/comm_internal.h \
 	transport/coll/comm_progress.c \
 	transport/coll/comm_split.c \
 	transport/coll/exec.c \
 	transport/coll/exec_create.c \
-	transport/coll/exec_device.c \
 	transport/coll/exec_internal.h \
 	transport/coll/lanes_check.c transport/coll/lanes_check_internal.h \
 	transport/coll/messages.c transport/coll/messages.h \
@@ -105,7 +102,6 @@ libgannet_transport_a_SOURCES += \
 
 libgannet_transport_a_SOURCES += \
 	transport/sim/sim.c transport/sim/sim.h \
-	transport/sim/sim_events.c transport/sim/sim_events.h \
 	transport/sim/sim_net.c transport/sim/sim_net.h \
 	transport/sim/sim_pipe.c transport/sim/sim_pipe.h \
 	transport/sim/sim_run.c transport/sim/sim_run.h \

@@ -1,8 +1,8 @@
 #include "data/loader/sample_pipeline.h"
 
 #include "data/sample/augment.h"
-#include "data/sample/balance.h"
 #include "data/sample/auto_augment.h"
+#include "data/sample/order.h"
 #include "data/sample/resize.h"
 #include "src/base/alloc.h"
 #include "src/base/clock.h"

@@ -199,6 +199,12 @@ static enum gn_status walk_sources(struct gn_pack_collector *c, struct gn_err *e
 	return status;
 }
 
+/* "c00042". */
+static void synthetic_class_name(uint32_t class_id, char *out, size_t size)
+{
+	snprintf(out, size, "c%05u", class_id);
+}
+
 static enum gn_status make_synthetic(struct gn_pack_collector *c, struct gn_err *err)
 {
 	const struct gn_pack_options *o = c->options;
@@ -206,7 +212,7 @@ static enum gn_status make_synthetic(struct gn_pack_collector *c, struct gn_err 
 	enum gn_status status = GN_OK;
 
 	for (uint32_t i = 0; i < o->synthetic_classes && !status; i++) {
-		gn_synthetic_class_name(i, name, sizeof name);
+		synthetic_class_name(i, name, sizeof name);
 		status = gn_names_add(c->set->classes, name, NULL, err);
 	}
 	for (uint64_t i = 0; i < o->synthetic_count && !status; i++) {
@@ -214,7 +220,7 @@ static enum gn_status make_synthetic(struct gn_pack_collector *c, struct gn_err 
 		char class_name[32];
 		struct gn_pack_job *job;
 
-		gn_synthetic_class_name(class_id, class_name, sizeof class_name);
+		synthetic_class_name(class_id, class_name, sizeof class_name);
 		snprintf(name, sizeof name, "%s/%08llu.jpg", class_name, (unsigned long long)i);
 		job = gn_pack_job_new(c, name);
 		if (!job)
@@ -306,11 +312,6 @@ struct grating {
 	double along, down, phase;
 	double colour[3];
 };
-
-void gn_synthetic_class_name(uint32_t class_id, char *out, size_t size)
-{
-	snprintf(out, size, "c%05u", class_id);
-}
 
 /* Independent of the seed: training and validation sets with different seeds have the same classes. */
 static void class_gratings(uint32_t class_id, struct grating *g)

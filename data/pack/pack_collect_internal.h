@@ -63,8 +63,6 @@ struct gn_synthetic_shape {
 	uint32_t height, width; /* pixels */
 };
 
-/* "c00042". */
-void gn_synthetic_class_name(uint32_t class_id, char *out, size_t size);
 /* Encodes image number index (< 2^32) as a colour JPEG; the caller frees *jpeg. GN_ERR_NO_MEMORY. */
 enum gn_status gn_synthetic_jpeg(const struct gn_synthetic_shape *shape, uint64_t seed, uint64_t index, int quality,
 				 unsigned char **jpeg, size_t *jpeg_bytes, struct gn_err *err);

@@ -58,7 +58,7 @@ struct gn_loader_options {
 	double mixup, cutmix;	     /* 0: none; else alpha of Beta(alpha, alpha), see data/sample/mixup.h */
 	struct gn_auto_augment auto_augment;
 	double erasing;		     /* probability of gn_random_erase() */
-	const struct gn_balance *balance; /* training: see data/sample/balance.h; borrowed; NULL: every sample once an epoch */
+	const struct gn_balance *balance; /* training: see data/sample/order.h; borrowed; NULL: every sample once an epoch */
 	/* training: permuted, incomplete last batch dropped, JPEG files decoded at a sufficient scale; else evaluation: all
 	 * pixels */
 	int training;

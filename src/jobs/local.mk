@@ -11,7 +11,6 @@ libgannet_jobs_a_SOURCES = \
 	src/jobs/exec_run.c src/jobs/exec_run.h \
 	src/jobs/preflight.h \
 	src/jobs/preflight_file.c \
-	src/jobs/preflight_gpu.c \
 	src/jobs/preflight_host.c \
 	src/jobs/preflight_judge.c \
 	src/jobs/preflight_net.c \

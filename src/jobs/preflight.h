@@ -51,8 +51,6 @@ struct gn_preflight_options {
 	double max_skew_s, min_free_gb;
 };
 
-/* Blocks while NVML starts, up to some seconds. */
-void gn_preflight_gpus_read(struct gn_preflight_gpus *out);
 /* Blocks for some seconds. What cannot be measured is a problem of the host, not an error. */
 void gn_preflight_host_measure(const struct gn_preflight_options *options, struct gn_preflight_host *out);
 

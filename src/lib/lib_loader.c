@@ -2,7 +2,7 @@
 #include "src/lib/lib_internal.h"
 
 #include "data/loader/loader.h"
-#include "data/sample/balance.h"
+#include "data/sample/order.h"
 #include "src/base/log.h"
 #include "src/cmd/sample_options.h"
 #include "src/train/loop/input.h"

@@ -20,7 +20,7 @@ libgannet_train_a_SOURCES += \
 libgannet_train_a_SOURCES += \
 	src/train/loop/augment_options.c src/train/loop/augment_options.h \
 	src/train/loop/session_carried.c src/train/loop/carried.h src/train/loop/session_copies.c \
-	src/train/loop/replica_fetch.c src/train/loop/state_copy.c src/train/loop/state_copy.h \
+	src/train/loop/state_copy.c src/train/loop/state_copy.h \
 	src/train/loop/sample_log.c src/train/loop/sample_log.h \
 	src/train/loop/class_weights.c src/train/loop/class_weights.h \
 	src/train/loop/combine.c src/train/loop/combine.h \
@@ -53,7 +53,6 @@ libgannet_train_a_SOURCES += \
 	src/train/loop/staging.c src/train/loop/staging.h \
 	src/train/loop/step.c src/train/loop/step.h src/train/loop/step_internal.h \
 	src/train/loop/step_async.c \
-	src/train/loop/step_pipeline.c \
 	src/train/loop/summary.c src/train/loop/summary.h \
 	src/train/loop/trainer.c src/train/loop/trainer.h
 
@@ -108,7 +107,6 @@ libgannet_train_a_SOURCES += \
 libgannet_train_a_SOURCES += \
 	src/train/parallel/bucket_autotune.c src/train/parallel/bucket_autotune.h \
 	src/train/parallel/compress.c src/train/parallel/compress.h \
-	src/train/parallel/compress_half.c \
 	src/train/parallel/compress_int8.c \
 	src/train/parallel/compress_internal.h \
 	src/train/parallel/compress_powersgd.c \

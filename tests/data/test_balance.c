@@ -1,7 +1,7 @@
 /* Class-balanced sampling: equal classes, equal images within a class, a pure function of seed and epoch. */
 #include "tests/test.h"
 
-#include "data/sample/balance.h"
+#include "data/sample/order.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* What a communicator holds for memory of its device, once gn_comm_attach() has given it one (coll_device.c): streams, the backend in
- * use, and slots for staging. Used by operations (coll.c, coll_prepare.c), by schedules in device memory (exec_device.c) and by staging
+ * use, and slots for staging. Used by operations (coll.c, coll_prepare.c), by schedules in device memory (exec_create.c) and by staging
  * (staged.c).
  *
  * Thread safety: the caller holds the communicator (gn_comm_enter). No call blocks but create and destroy.

@@ -136,7 +136,7 @@ static inline int gn_coll_is_complete(const struct gn_coll *c)
 	return atomic_load_explicit(&c->complete, memory_order_acquire);
 }
 
-/* --- failures (comm_failure.c) --- */
+/* --- failures (comm_progress.c) --- */
 
 /* Whether something else may go on after a rank of c is lost. */
 int gn_comm_goes_on(const struct gn_comm *c);
@@ -247,7 +247,5 @@ struct gn_idle_wait {
 int gn_idle_wait_begin(struct gn_comm *c, struct gn_idle_wait *r);
 /* Blocks until an awaited event, limit_ns, wake_fd is readable (-1: none) or gn_idle_wait_interrupt(). */
 void gn_idle_wait_sleep(struct gn_idle_wait *r, uint64_t limit_ns, int wake_fd);
-/* From another thread of this process: ends a wait for shared memory. */
-void gn_idle_wait_interrupt(const struct gn_comm *c);
 
 #endif

@@ -1,6 +1,7 @@
 #include "transport/coll/exec_internal.h"
 
 #include "src/base/alloc.h"
+#include "transport/coll/coll_device_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -76,6 +77,15 @@ static size_t set_up_steps(struct gn_exec *e)
 	return longest;
 }
 
+/* Sets e->scratch. free: blocks until queued work is complete. */
+static enum gn_status alloc_scratch(struct gn_exec *e, size_t bytes, struct gn_err *err)
+{
+	enum gn_status status = gn_buffer_alloc(e->buffers.device->options.device, bytes, &e->device_scratch, err);
+
+	e->scratch = e->device_scratch.address;
+	return status;
+}
+
 static enum gn_status allocate(struct gn_exec *e, struct gn_err *err)
 {
 	size_t n = e->step_count + 1, dependency_count, longest;
@@ -103,7 +113,7 @@ static enum gn_status allocate(struct gn_exec *e, struct gn_err *err)
 	if (e->reduction_count < e->slot_count)
 		e->slot_count = (uint32_t)e->reduction_count;
 	if (e->buffers.device)
-		return gn_exec_alloc_scratch(e, e->slot_bytes * e->slot_count, err);
+		return alloc_scratch(e, e->slot_bytes * e->slot_count, err);
 	e->scratch = gn_alloc_aligned(e->slot_bytes * e->slot_count + GN_ALIGN_BYTES);
 	return e->scratch ? GN_OK : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for reductions");
 }
@@ -121,6 +131,13 @@ static enum gn_status connect_peers(struct gn_exec *e, struct gn_err *err)
 	return status;
 }
 
+static void free_scratch(struct gn_exec *e)
+{
+	/* what was queued may still work on it, or on the caller's buffer */
+	(void)gn_stream_wait(e->buffers.device->work, NULL);
+	gn_buffer_free(&e->device_scratch);
+}
+
 void gn_exec_destroy(struct gn_exec *e)
 {
 	if (!e)
@@ -136,7 +153,7 @@ void gn_exec_destroy(struct gn_exec *e)
 	free(e->polled);
 	free(e->works);
 	if (e->buffers.device)
-		gn_exec_free_scratch(e);
+		free_scratch(e);
 	else
 		free(e->scratch);
 	free(e);
@@ -173,4 +190,62 @@ enum gn_status gn_exec_create(const struct gn_exec_where *where, struct gn_sched
 	else
 		*out = e;
 	return status;
+}
+
+/* Steps in device memory: work is queued in the device's stream, and a step is complete when the mark behind its work is reached. */
+
+static void fail_alone(struct gn_exec *e, enum gn_status status, const struct gn_err *why)
+{
+	e->failed_alone |= !e->status;
+	gn_exec_fail(e, status, why);
+}
+
+int gn_exec_failed_alone(const struct gn_exec *e)
+{
+	return e->failed_alone;
+}
+
+/* Ignores from_left: the built-in reductions are commutative. */
+static enum gn_status queue(struct gn_exec *e, uint32_t index, const void *from, struct gn_err *why)
+{
+	const struct gn_exec_buffers *b = &e->buffers;
+	const struct gn_step_state *s = &e->states[index];
+	char *to = (char *)b->out + s->offset;
+
+	return e->steps[index].op == GN_STEP_COPY
+		       ? gn_stream_copy(b->device->work, to, from, s->len, why)
+		       : b->device->options.reduce(b->device->work, b->type, b->reduction, to, from, s->len / b->element_bytes, why);
+}
+
+void gn_exec_queue_work(struct gn_exec *e, uint32_t index, const void *from)
+{
+	struct gn_exec_work *work = &e->works[e->work_tail];
+	struct gn_err why;
+	enum gn_status status = queue(e, index, from, &why);
+
+	if (!status)
+		status = gn_coll_device_mark(e->buffers.device, &work->mark, &why);
+	if (status) {
+		fail_alone(e, status, &why);
+		return;
+	}
+	work->index = index;
+	e->work_tail++;
+}
+
+int gn_exec_take_work(struct gn_exec *e, uint32_t *index)
+{
+	struct gn_err why;
+	enum gn_status status;
+	int yes = 0;
+
+	if (e->work_head == e->work_tail || e->status)
+		return 0;
+	status = gn_coll_device_reached(e->buffers.device, e->works[e->work_head].mark, &yes, &why);
+	if (status)
+		fail_alone(e, status, &why);
+	if (status || !yes)
+		return 0;
+	*index = e->works[e->work_head++].index;
+	return 1;
 }

@@ -6,7 +6,7 @@
  * run number and message number, mixed with a signature of the operation: messages of different operations never match as long as
  * all ranks number their runs alike.
  *
- * Files: exec_create.c, exec.c (runs, steps in shared memory), exec_device.c (steps in device memory).
+ * Files: exec_create.c (and steps in device memory), exec.c (runs, steps in shared memory).
  *
  * Thread safety: one thread at a time for all executors of one struct gn_ucx.
  */
@@ -57,7 +57,7 @@ enum gn_status gn_exec_create(const struct gn_exec_where *where, struct gn_sched
  * */
 void gn_exec_destroy(struct gn_exec *e);
 
-/* comm_failure.c. Fails the run with why, of a lost rank, and cancels its receives. Does not block. */
+/* comm_progress.c. Fails the run with why, of a lost rank, and cancels its receives. Does not block. */
 void gn_exec_cancel(struct gn_exec *e, const struct gn_err *why);
 /* After that: blocks until no message touches the buffers, for less than a second unless one is partly through, five seconds at
  * most. What UCX cannot cancel is left to it. 0: a message to or from a living rank is still under way; only gn_ucx_abandon() can
@@ -175,13 +175,10 @@ struct gn_exec_work {
 	uint32_t index;
 };
 
-/* exec_device.c: queues the step's reduction or copy from `from` (the message, or the input), or fails the run. */
+/* Queues the step's reduction or copy from `from` (the message, or the input), or fails the run. */
 void gn_exec_queue_work(struct gn_exec *e, uint32_t index, const void *from);
 /* Sets *index to the step of the oldest work, if that is complete; returns 0 if not. */
 int gn_exec_take_work(struct gn_exec *e, uint32_t *index);
-/* Sets e->scratch. free: blocks until queued work is complete. */
-enum gn_status gn_exec_alloc_scratch(struct gn_exec *e, size_t bytes, struct gn_err *err);
-void gn_exec_free_scratch(struct gn_exec *e);
 /* Fails the run; the first failure is kept. */
 void gn_exec_fail(struct gn_exec *e, enum gn_status status, const struct gn_err *why);
 

@@ -7,7 +7,7 @@
 #include <sched.h>
 #include <stdlib.h>
 
-/* For a message that no rank waits for any more and that UCX cannot cancel, see comm_failure.c. */
+/* For a message that no rank waits for any more and that UCX cannot cancel, see comm_progress.c. */
 #define UNMATCHED_NS 300000000u
 
 /* What is next to happen. Messages with one peer, tag and direction are posted in the order of their starts. */

@@ -3,7 +3,6 @@
 #define GN_TRANSPORT_SIM_SIM_RUN_H
 
 #include "transport/schedule/algo.h"
-#include "transport/sim/sim_events.h"
 #include "transport/sim/sim_net.h"
 #include "transport/sim/sim_stream.h"
 

@@ -3,7 +3,7 @@
 #define GN_TRAIN_LOOP_INPUT_H
 
 #include "data/loader/loader.h"
-#include "data/sample/balance.h"
+#include "data/sample/order.h"
 #include "src/train/checkpoint/checkpoint.h"
 #include "src/train/loop/options.h"
 #include "src/train/model/model.h"
@@ -27,7 +27,7 @@ void gn_input_loader_options(const struct gn_input_spec *input, int channels, in
 /* Whether a plan that trains with these options takes images as crops: a GPU does, of three channels. pixels: for the plan, when it does;
  * may be NULL. */
 int gn_input_is_crops(const struct gn_input_spec *input, int channels, const struct gn_plan_options *on, struct gn_plan_pixels *pixels);
-/* --sampling balanced over the classes of a dataset (data/sample/balance.h); the caller destroys *out. "shuffled" and NULL: *out is NULL. */
+/* --sampling balanced over the classes of a dataset (data/sample/order.h); the caller destroys *out. "shuffled" and NULL: *out is NULL. */
 enum gn_status gn_input_sampling(const char *sampling, const struct gn_dataset *dataset, uint64_t seed, struct gn_balance **out,
 				 struct gn_err *err);
 /* What training does to images: the fields of out that options o, input and the side of the images decide. full: the side that o means. */

@@ -32,7 +32,7 @@ void gn_step_gradient_done(void *context, int param, struct gn_event *event);
 /* Gradients of a batch that is not the step's last. */
 enum gn_status gn_step_accumulate(const struct gn_replica *r, int first, struct gn_err *err);
 
-/* --- step_pipeline.c --- */
+/* --- step_async.c: a stage of a pipeline --- */
 
 /* Micro-batch k of a step or run: input, forward, output; or of the last stage that recomputes the input alone. number: for dropout masks. */
 enum gn_status gn_step_forward_micro(struct gn_running_step *run, int k, uint64_t number, struct gn_err *err);

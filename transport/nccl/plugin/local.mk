@@ -17,7 +17,6 @@ libnccl_net_gannet_so_SOURCES = \
 	transport/nccl/plugin/link.c \
 	transport/nccl/plugin/cm.c transport/nccl/plugin/cm.h transport/nccl/plugin/cm_internal.h \
 	transport/nccl/plugin/cm_accept.c transport/nccl/plugin/cm_connect.c \
-	transport/nccl/plugin/plugin_log.c transport/nccl/plugin/plugin_log.h \
 	transport/nccl/plugin/versions.c \
 	src/base/clock.c src/base/file.c src/base/log.c src/base/status.c src/base/strbuf.c src/base/text.c src/base/thread.c src/base/trust.c \
 	transport/topology/devices.c transport/ucx/ucx_common.c transport/auth/net.c transport/topology/rails_find.c

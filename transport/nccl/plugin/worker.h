@@ -19,12 +19,24 @@
 #ifndef GN_TRANSPORT_NCCL_PLUGIN_WORKER_H
 #define GN_TRANSPORT_NCCL_PLUGIN_WORKER_H
 
-#include "transport/nccl/plugin/plugin_log.h"
+#include "src/base/status.h"
+#include "transport/nccl/plugin/abi.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <ucp/api/ucp.h>
+
+/* Messages of the plugin go to NCCL's log (NCCL_DEBUG) only. Thread safety: any thread. */
+
+struct gn_plugin_log {
+	gn_nccl_logger *logger; /* NULL: no messages */
+};
+
+void gn_plugin_log_warn(const struct gn_plugin_log *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void gn_plugin_log_info(const struct gn_plugin_log *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Warns with err's text unless status is GN_OK, and returns NCCL's code for status. */
+enum gn_nccl_result gn_plugin_log_result(const struct gn_plugin_log *r, enum gn_status status, const struct gn_err *err);
 
 #define GN_WORKER_ID_BYTES 16
 /* Receives in one group. */
