@@ -2,6 +2,7 @@
 
 #include "src/base/alloc.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -118,6 +119,16 @@ static int add_conv(struct gn_model *m, const char *name, int input, int channel
 	if (bias)
 		add_param(m, node, bias_name, GN_PARAM_BIAS, 1, shape);
 	return node;
+}
+
+const char *gn_model_named(char name[GN_MODEL_NAME], const char *format, ...)
+{
+	va_list values;
+
+	va_start(values, format);
+	vsnprintf(name, GN_MODEL_NAME, format, values);
+	va_end(values);
+	return name;
 }
 
 int gn_model_add_conv(struct gn_model *m, const char *name, int input, int channels_out, struct gn_window window,

@@ -32,6 +32,10 @@ struct gn_window {
 	int kernel, stride, pad;
 };
 
+enum { GN_MODEL_NAME = 64 };
+/* Writes a name, and returns it. */
+const char *gn_model_named(char name[GN_MODEL_NAME], const char *format, ...) __attribute__((format(printf, 2, 3)));
+
 int gn_model_add_conv(struct gn_model *m, const char *name, int input, int channels_out, struct gn_window window,
 		      int bias);
 /* Each channel by itself. */

@@ -3,8 +3,6 @@
  * (option B) where the shape changes. */
 #include "src/train/model/model_internal.h"
 
-#include <stdio.h>
-
 struct shape {
 	int depth, bottleneck;
 	int small; /* section 4.2: 3x3 stem without pooling, three stages of 16, 32, 64 channels */
@@ -22,12 +20,10 @@ static const struct gn_window one = {1, 1, 0};
 static int add_normed(struct gn_model *m, const char *block, const char *conv, const char *norm, int x, int channels,
 		      struct gn_window window)
 {
-	char name[64];
+	char name[GN_MODEL_NAME];
 
-	snprintf(name, sizeof name, "%s%s", block, conv);
-	x = gn_model_add_conv(m, name, x, channels, window, 0);
-	snprintf(name, sizeof name, "%s%s", block, norm);
-	return gn_model_add_batch_norm(m, name, x);
+	x = gn_model_add_conv(m, gn_model_named(name, "%s%s", block, conv), x, channels, window, 0);
+	return gn_model_add_batch_norm(m, gn_model_named(name, "%s%s", block, norm), x);
 }
 
 static int add_block(struct gn_model *m, const struct shape *s, const char *block, int x, int width, int stride,
@@ -51,12 +47,12 @@ static int add_block(struct gn_model *m, const struct shape *s, const char *bloc
 
 static int add_stage(struct gn_model *m, const struct shape *s, int stage, int x, int width)
 {
-	char block[32];
+	char block[GN_MODEL_NAME];
 
 	for (int i = 0; i < s->blocks[stage]; i++) {
 		int first = i == 0;
 
-		snprintf(block, sizeof block, "layer%d.%d.", stage + 1, i);
+		gn_model_named(block, "layer%d.%d.", stage + 1, i);
 		x = add_block(m, s, block, x, width, first && stage ? 2 : 1, first && (stage || s->bottleneck));
 	}
 	return x;

@@ -2,14 +2,12 @@
  * names of torchvision's vgg16: positions in a sequence that includes relu, pooling and dropout. */
 #include "src/train/model/model_internal.h"
 
-#include <stdio.h>
-
 static int add_features(struct gn_model *m)
 {
 	static const int maps[] = {64, 64, 0, 128, 128, 0, 256, 256, 256, 0, 512, 512, 512, 0, 512, 512, 512, 0};
 	const struct gn_window three = {3, 1, 1}, halve = {2, 2, 0};
 	int x = 0, position = 0;
-	char name[48];
+	char name[GN_MODEL_NAME];
 
 	for (size_t i = 0; i < sizeof maps / sizeof *maps; i++) {
 		if (!maps[i]) {
@@ -17,8 +15,7 @@ static int add_features(struct gn_model *m)
 			position++;
 			continue;
 		}
-		snprintf(name, sizeof name, "features.%d", position);
-		x = gn_model_add_relu(m, gn_model_add_conv(m, name, x, maps[i], three, 1));
+		x = gn_model_add_relu(m, gn_model_add_conv(m, gn_model_named(name, "features.%d", position), x, maps[i], three, 1));
 		position += 2;
 	}
 	return x;

@@ -2,33 +2,25 @@
  * that what follows the last attention is computed for that token only. */
 #include "src/train/model/model_internal.h"
 
-#include <stdio.h>
-
 enum { WIDTH = 768, HEADS = 12, LAYERS = 12, PATCH = 16 };
 
 static int add_layer(struct gn_model *m, int index, int x)
 {
-	char prefix[40], name[64];
+	char prefix[GN_MODEL_NAME], name[GN_MODEL_NAME];
 	int y;
 
-	snprintf(prefix, sizeof prefix, "encoder.layers.encoder_layer_%d", index);
-	snprintf(name, sizeof name, "%s.ln_1", prefix);
-	y = gn_model_add_layer_norm(m, name, x, 1e-6);
-	snprintf(name, sizeof name, "%s.self_attention", prefix);
-	y = gn_model_add_named_linear(m, name, y, 3 * WIDTH, "in_proj_weight", "in_proj_bias");
+	gn_model_named(prefix, "encoder.layers.encoder_layer_%d", index);
+	y = gn_model_add_layer_norm(m, gn_model_named(name, "%s.ln_1", prefix), x, 1e-6);
+	y = gn_model_add_named_linear(m, gn_model_named(name, "%s.self_attention", prefix), y, 3 * WIDTH, "in_proj_weight", "in_proj_bias");
 	y = gn_model_add_attention(m, y, HEADS);
 	if (index == LAYERS - 1) {
 		y = gn_model_add_first_pixel(m, y);
 		x = gn_model_add_first_pixel(m, x);
 	}
-	snprintf(name, sizeof name, "%s.self_attention.out_proj", prefix);
-	x = gn_model_add_sum(m, gn_model_add_pixel_linear(m, name, y, WIDTH), x);
-	snprintf(name, sizeof name, "%s.ln_2", prefix);
-	y = gn_model_add_layer_norm(m, name, x, 1e-6);
-	snprintf(name, sizeof name, "%s.mlp.0", prefix);
-	y = gn_model_add_activation(m, gn_model_add_pixel_linear(m, name, y, 4 * WIDTH), GN_ACTIVATION_GELU);
-	snprintf(name, sizeof name, "%s.mlp.3", prefix);
-	return gn_model_add_sum(m, gn_model_add_pixel_linear(m, name, y, WIDTH), x);
+	x = gn_model_add_sum(m, gn_model_add_pixel_linear(m, gn_model_named(name, "%s.self_attention.out_proj", prefix), y, WIDTH), x);
+	y = gn_model_add_layer_norm(m, gn_model_named(name, "%s.ln_2", prefix), x, 1e-6);
+	y = gn_model_add_activation(m, gn_model_add_pixel_linear(m, gn_model_named(name, "%s.mlp.0", prefix), y, 4 * WIDTH), GN_ACTIVATION_GELU);
+	return gn_model_add_sum(m, gn_model_add_pixel_linear(m, gn_model_named(name, "%s.mlp.3", prefix), y, WIDTH), x);
 }
 
 void gn_model_build_vit_b_16(struct gn_model *m)
