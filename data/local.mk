@@ -9,7 +9,7 @@ libgannet_data_a_SOURCES = \
 	data/sample/image.h data/sample/mixup.c data/sample/mixup.h data/sample/options.c data/sample/options.h \
 	data/sample/order.c data/sample/order.h data/sample/resize.c data/sample/resize.h \
 	data/shard/dataset.c data/shard/dataset.h data/shard/encryption.c data/shard/encryption.h data/shard/folders.c data/shard/folders.h data/shard/manifest.c data/shard/manifest.h data/shard/names.c \
-	data/shard/names.h data/shard/shard.c data/shard/shard.h data/shard/shard_digest.c \
+	data/shard/names.h data/shard/shard.c data/shard/shard.h \
 	data/shard/shard_internal.h data/shard/shard_write.c data/shard/verify.c data/shard/verify.h \
 	data/pack/labels.c data/pack/labels.h data/pack/pack.c data/pack/pack.h data/pack/pack_classes.c \
 	data/pack/pack_collect.c data/pack/pack_collect_internal.h data/pack/pack_job.c data/pack/pack_journal.c \
@@ -24,7 +24,7 @@ libgannet_data_a_SOURCES = \
 	data/stage/stage_place.c data/stage/stage_place.h data/stage/fetch.c data/stage/fetch.h data/stage/http.c data/stage/http.h \
 	data/stage/relay.c data/stage/relay.h data/stage/relay_internal.h data/stage/relay_job.c data/stage/relay_lead.c \
 	data/stage/relay_lead_internal.h data/stage/relay_source.c data/stage/relay_source.h data/stage/relay_verdict.c \
-	data/stage/tree.c data/stage/tree.h data/stage/tree_data.c data/stage/tree_scan.c \
+	data/stage/tree.c data/stage/tree.h data/stage/tree_data.c \
 	data/stage/tree_target.c data/stage/tree_target.h data/stage/tree_target_internal.h
 DATA_LIBS = libgannet_data.a $(HDF5_LIBS) $(JPEG_LIBS) $(PNG_LIBS) $(ARCHIVE_LIBS) $(JANSSON_LIBS) $(CURL_LIBS)
 EXTRA_DIST += data/digits/README.md data/digits/digits-train.tar.xz data/digits/digits-val.tar.xz

@@ -11,11 +11,10 @@ libgannet_kernels_a_SOURCES = \
 	kernels/weight.c kernels/weight.h \
 	kernels/ref/ref.h \
 	kernels/ref/attention.c \
-	kernels/ref/batch_norm.c \
 	kernels/ref/conv.c \
-	kernels/ref/layer_norm.c \
 	kernels/ref/linear.c \
 	kernels/ref/loss.c \
+	kernels/ref/norm.c \
 	kernels/ref/op.c \
 	kernels/ref/pointwise.c \
 	kernels/ref/pool.c \

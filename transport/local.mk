@@ -23,7 +23,7 @@ libgannet_transport_a_SOURCES += \
 	transport/bootstrap/membership.c transport/bootstrap/membership.h \
 	transport/bootstrap/pmix_call.c transport/bootstrap/pmix_call.h \
 	transport/bootstrap/regroup.c transport/bootstrap/regroup.h \
-	transport/bootstrap/regroup_agree.c transport/bootstrap/regroup_form.c transport/bootstrap/regroup_meet.c transport/bootstrap/regroup_join.c transport/bootstrap/regroup_file.c transport/bootstrap/regroup_internal.h \
+	transport/bootstrap/regroup_agree.c transport/bootstrap/regroup_form.c transport/bootstrap/regroup_meet.c transport/bootstrap/regroup_join.c transport/bootstrap/regroup_internal.h \
 	transport/bootstrap/pmix_server.c transport/bootstrap/pmix_server.h \
 	transport/bootstrap/world.c transport/bootstrap/world.h transport/bootstrap/world_internal.h transport/bootstrap/world_join.c
 
@@ -77,7 +77,6 @@ libgannet_transport_a_SOURCES += \
 	transport/schedule/algo_recursive_doubling.c \
 	transport/schedule/algo_recursive_halving.c \
 	transport/schedule/algo_ring.c \
-	transport/schedule/node_map.c \
 	transport/schedule/schedule.c transport/schedule/schedule.h \
 	transport/schedule/types.h \
 	transport/schedule/verify.c transport/schedule/verify.h \
@@ -97,7 +96,6 @@ libgannet_transport_a_SOURCES += \
 	transport/shm/shm.c transport/shm/shm.h \
 	transport/shm/shm_allreduce.c \
 	transport/shm/shm_bounce.c \
-	transport/shm/shm_flags.c transport/shm/shm_flags.h \
 	transport/shm/shm_internal.h
 
 libgannet_transport_a_SOURCES += \
@@ -105,8 +103,7 @@ libgannet_transport_a_SOURCES += \
 	transport/sim/sim_net.c transport/sim/sim_net.h \
 	transport/sim/sim_pipe.c transport/sim/sim_pipe.h \
 	transport/sim/sim_run.c transport/sim/sim_run.h \
-	transport/sim/sim_stream.c transport/sim/sim_stream.h \
-	transport/sim/sim_topology.c transport/sim/sim_topology.h
+	transport/sim/sim_stream.c transport/sim/sim_stream.h
 
 libgannet_transport_a_SOURCES += \
 	transport/topology/affinity.c transport/topology/affinity.h \
@@ -127,10 +124,7 @@ libgannet_transport_a_SOURCES += \
 	transport/ucx/ucx_common.c transport/ucx/ucx_common.h \
 	transport/ucx/ucx_internal.h \
 	transport/ucx/ucx_failure.c \
-	transport/ucx/ucx_lanes.c \
-	transport/ucx/ucx_am.c \
 	transport/ucx/ucx_cipher.c \
-	transport/ucx/ucx_am.h \
 	transport/ucx/ucx_message.c \
 	transport/ucx/ucx_rail.c \
 	transport/ucx/ucx_reach.c \

@@ -73,7 +73,6 @@ libgannet_train_a_SOURCES += \
 	src/train/metrics/trace.c src/train/metrics/trace.h \
 	src/train/metrics/trace_file.c \
 	src/train/metrics/trace_internal.h \
-	src/train/metrics/trace_write.c \
 	src/train/metrics/usage.c src/train/metrics/usage.h
 
 libgannet_train_a_SOURCES += \
@@ -83,7 +82,6 @@ libgannet_train_a_SOURCES += \
 	src/train/model/mobilenet.c \
 	src/train/model/model.c src/train/model/model.h \
 	src/train/model/model_internal.h \
-	src/train/model/model_part.c \
 	src/train/model/model_slice.c \
 	src/train/model/onnx.c src/train/model/onnx.h \
 	src/train/model/onnx_internal.h \
@@ -114,7 +112,6 @@ libgannet_train_a_SOURCES += \
 	src/train/parallel/cut_costs.c \
 	src/train/parallel/cuts.c src/train/parallel/cuts.h \
 	src/train/parallel/gpu_backend.c src/train/parallel/gpu_backend.h \
-	src/train/parallel/local_steps.h \
 	src/train/parallel/mesh.c src/train/parallel/mesh.h \
 	src/train/parallel/overlap.h \
 	src/train/parallel/pipe_forecast.c src/train/parallel/pipe_forecast.h \
@@ -129,9 +126,7 @@ libgannet_train_a_SOURCES += \
 	src/train/parallel/server.c src/train/parallel/server.h \
 	src/train/parallel/server_client.c src/train/parallel/server_client.h \
 	src/train/parallel/server_internal.h \
-	src/train/parallel/server_rule.c src/train/parallel/server_rule.h \
 	src/train/parallel/server_update.c \
-	src/train/parallel/server_wire.h \
 	src/train/parallel/share_served.c \
 	src/train/parallel/share_sharded.c \
 	src/train/parallel/shard.c src/train/parallel/shard.h \

@@ -5,7 +5,7 @@
  * usage: compress_probe METHOD|local      Exit codes as gannet's; 99: a wrong result. */
 #include "src/base/sha256.h"
 #include "src/train/parallel/compress.h"
-#include "src/train/parallel/local_steps.h"
+#include "src/train/parallel/sharing.h"
 #include "src/train/parallel/reducer.h"
 #include "tests/transport/exit_code.h"
 #include "transport/coll/agree.h"

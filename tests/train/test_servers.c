@@ -1,6 +1,6 @@
 #include "tests/test.h"
 
-#include "src/train/parallel/server_rule.h"
+#include "src/train/parallel/server.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* The executor: runs any schedule on buffers in host memory, or in memory of the communicator's device (coll_device_internal.h).
  * Messages go over UCX, or, between ranks of one node with buffers in shared memory, are read from the sender's buffer in place
- * (shm_flags.h).
+ * (shm.h).
  *
  * Persistent: created once, run any number of times, one run at a time. No call blocks. The tag of a message consists of sender,
  * run number and message number, mixed with a signature of the operation: messages of different operations never match as long as
@@ -13,11 +13,11 @@
 #ifndef GN_TRANSPORT_COLL_EXEC_INTERNAL_H
 #define GN_TRANSPORT_COLL_EXEC_INTERNAL_H
 
-#include "transport/ucx/ucx.h"
-#include "transport/shm/shm_flags.h"
 #include "src/device/device.h"
 #include "transport/schedule/schedule.h"
 #include "transport/schedule/types.h"
+#include "transport/shm/shm.h"
+#include "transport/ucx/ucx.h"
 
 struct gn_exec;
 struct gn_coll_device;

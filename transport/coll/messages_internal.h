@@ -4,7 +4,7 @@
 
 #include "transport/coll/comm_internal.h"
 #include "transport/coll/messages.h"
-#include "transport/ucx/ucx_am.h"
+#include "transport/ucx/ucx.h"
 
 /* What precedes the user's header on the wire; in the sender's byte order, as everything between ranks. */
 struct gn_message_wire {

@@ -1,5 +1,5 @@
-/* Memory layout and state shared by the files of shm.h and shm_flags.h: shm.c (create, allocations, wakeups), shm_allreduce.c, shm_bounce.c
- * (slices through bounce buffers; reductions of several buffers), shm_flags.c.
+/* Memory layout and state shared by the files of shm.h: shm.c (create, allocations, wakeups, flags), shm_allreduce.c, shm_bounce.c
+ * (slices through bounce buffers; reductions of several buffers).
  *
  * All local ranks of a group map one control segment, in which each has a part (struct gn_shm_control). Counters in it only rise.
  * Wakeups are those of the world's: a rank may wait for operations of several groups at once.

@@ -18,7 +18,7 @@
 #define GN_TRANSPORT_SIM_SIM_H
 
 #include "transport/schedule/algo.h"
-#include "transport/sim/sim_topology.h"
+#include "transport/sim/sim_net.h"
 
 struct gn_sim_result {
 	double time_s, fastest_s; /* of the slowest and the fastest rank, mean of the repeats */

@@ -1,7 +1,7 @@
 /* Predicts a training step of data x pipeline ranks: each rank runs the forwards and backwards of its stage in the order that it is given,
  * sends activations to the next stage and their gradients back, and then the ranks of each stage sum its gradients and update.
  *
- * A discrete-event simulation of all ranks on the machine of sim_topology.h. A forward begins when the rank has done what is before it in
+ * A discrete-event simulation of all ranks on the machine of sim_net.h. A forward begins when the rank has done what is before it in
  * its order and the stage before has sent its input; a backward likewise behind it. Messages take the ports of the machine and processor
  * time at both ends and else overlap computing; a receiver has room for all. The gradients of a stage are summed in the time that gn_sim_run
  * gives for its ranks alone, of a network that it shares evenly with the other stages of its nodes, from when the last of them has ended its

@@ -5,7 +5,7 @@
 #include "transport/ucx/ucx_internal.h"
 
 #include "transport/auth/sealed_message.h"
-#include "transport/ucx/ucx_am.h"
+#include "transport/ucx/ucx.h"
 
 #include <stdio.h>
 #include <stdlib.h>

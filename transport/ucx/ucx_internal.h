@@ -1,6 +1,6 @@
 /* State shared by the files of ucx.h: ucx.c (create, destroy, progress), ucx_failure.c (broken
  * endpoints, lost ranks, ends of requests), ucx_rail.c (contexts, workers, endpoints,
- * address exchange), ucx_lanes.c (transport names and lanes), ucx_reach.c (which rails connect which nodes), ucx_message.c
+ * address exchange), ucx_reach.c (which rails connect which nodes), ucx_message.c
  * (messages), ucx_stripe.c (messages over several rails), ucx_cipher.c (encryption).
  */
 #ifndef GN_TRANSPORT_UCX_UCX_INTERNAL_H
@@ -75,7 +75,7 @@ struct gn_ucx {
 	struct gn_stripe *stripes, *free_stripes; /* all; those not in use */
 	unsigned progress_calls;
 	struct gn_ucx_cipher *cipher; /* NULL: messages are plain */
-	int (*am_received)(void *context, const struct gn_ucx_am *m); /* ucx_am.h; NULL: active messages are dropped */
+	int (*am_received)(void *context, const struct gn_ucx_am *m); /* ucx.h; NULL: active messages are dropped */
 	void *am_context;
 };
 
@@ -105,7 +105,7 @@ void gn_ucx_rail_drop(struct gn_ucx_rail *r, int rank);
  * else with the error's text in err. GN_ERR_FAILED on all ranks, with the text of the first whose are not. */
 enum gn_status gn_ucx_exchange_addresses(struct gn_ucx *f, enum gn_status opened, struct gn_err *err);
 
-/* --- ucx_lanes.c --- */
+/* --- ucx_stripe.c: transport names and lanes --- */
 
 /* The UCX_TLS value for a transport name of ucx.h: *tls is UCX_TLS of the environment when that is set, else a value written to
  * `place`. GN_ERR_USAGE: unknown name. */
@@ -175,11 +175,6 @@ void gn_ucx_forget_am(struct gn_ucx *f, const void *descriptor);
 enum gn_status gn_ucx_status_of(ucs_status_t rc);
 /* Completes a request; the same with UCX's result. */
 void gn_ucx_end_request(struct gn_ucx_request *r, enum gn_status status);
-void gn_ucx_complete_request(struct gn_ucx_request *r, ucs_status_t rc);
-/* Takes over what UCX returned for it. */
-enum gn_status gn_ucx_request_posted(struct gn_ucx_request *r, void *request, const char *what, struct gn_err *err);
-/* After a failure to post: gives its ciphertext's buffer back. Returns status. */
-enum gn_status gn_ucx_not_posted(struct gn_ucx_request *r, enum gn_status status);
 
 /* A message of wanted bytes has the length that UCX reports. It reports a message longer than the buffer; a shorter one is an error, too. */
 ucs_status_t gn_ucx_check_length(size_t wanted, ucs_status_t rc, size_t length);

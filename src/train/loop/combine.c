@@ -8,7 +8,7 @@
 #include "src/train/parallel/compress.h"
 #include "src/train/parallel/mesh.h"
 #include "src/train/parallel/pipe_schedule.h"
-#include "src/train/parallel/server_rule.h"
+#include "src/train/parallel/server.h"
 #include "src/train/parallel/shard.h"
 
 #include <stdio.h>

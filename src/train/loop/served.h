@@ -8,7 +8,7 @@
 #define GN_TRAIN_LOOP_SERVED_H
 
 #include "src/train/loop/trainer.h"
-#include "src/train/parallel/server_rule.h"
+#include "src/train/parallel/server.h"
 
 /* As the options say, which have been checked. */
 struct gn_server_spec gn_train_servers(const struct gn_train_options *o);

@@ -219,3 +219,177 @@ enum gn_status gn_clock_sync_compare(struct gn_comm *comm, struct gn_clock_offse
 	free(all);
 	return status;
 }
+
+/* By thread, then time; enclosing spans first. */
+static int by_time(const void *left, const void *right)
+{
+	const struct gn_trace_span *a = left, *b = right;
+
+	if (a->thread != b->thread)
+		return a->thread < b->thread ? -1 : 1;
+	if (a->begin_ns != b->begin_ns)
+		return a->begin_ns < b->begin_ns ? -1 : 1;
+	if (a->end_ns != b->end_ns)
+		return a->end_ns > b->end_ns ? -1 : 1;
+	return (a->kind > b->kind) - (a->kind < b->kind);
+}
+
+/* The first requested step, and the first step whose spans are all present. */
+static uint64_t first_whole(const struct gn_trace *t, uint64_t *wanted)
+{
+	*wanted = t->last ? t->first : t->step < t->first ? 1 : t->step - t->first + 1;
+	/* the step of the oldest span may be incomplete */
+	if (t->count == t->room && t->ring[t->next].step >= *wanted)
+		return t->ring[t->next].step + 1;
+	return *wanted;
+}
+
+/* Copies the spans to write; the caller frees *out. Spans that began before the first such step (prefetching) are omitted. */
+static enum gn_status collect(struct gn_trace *t, struct gn_trace_span **out, struct gn_trace_header *header, struct gn_err *err)
+{
+	struct gn_trace_span *list;
+	uint64_t first, wanted, begin = UINT64_MAX;
+	size_t kept = 0;
+
+	pthread_mutex_lock(&t->lock);
+	t->on = 0;
+	pthread_mutex_unlock(&t->lock);
+	list = malloc((t->count + 1) * sizeof *list);
+	if (!list)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to write a trace of %zu spans", t->count);
+	first = first_whole(t, &wanted);
+	for (size_t i = 0; i < t->count; i++)
+		if (t->ring[i].step >= first && t->ring[i].kind == GN_SPAN_STEP && t->ring[i].begin_ns < begin)
+			begin = t->ring[i].begin_ns;
+	/* the run ended in its first step */
+	if (begin == UINT64_MAX)
+		begin = 0;
+	for (size_t i = 0; i < t->count; i++)
+		if (t->ring[i].step >= first && t->ring[i].begin_ns >= begin)
+			list[kept++] = t->ring[i];
+	qsort(list, kept, sizeof *list, by_time);
+	header->count = kept;
+	header->dropped_steps = first - wanted;
+	*out = list;
+	return GN_OK;
+}
+
+/* From rank `from` to rank 0; the other ranks do not take part. */
+static enum gn_status send(struct gn_comm *comm, int from, const void *mine, void *theirs, size_t bytes, struct gn_err *err)
+{
+	int rank = gn_comm_rank(comm);
+
+	if (rank && rank != from)
+		return GN_OK;
+	return rank ? gn_p2p_send(comm, 0, 0, mine, bytes, err) : gn_p2p_receive(comm, from, 0, theirs, bytes, err);
+}
+
+/* Rank 0 receives and writes the spans of one rank after the other. A failure to write is reported after all ranks have sent. */
+static enum gn_status gather(struct gn_comm *comm, const struct gn_trace_header *all, struct gn_trace_span *mine,
+			     struct gn_trace_file *o, enum gn_status *wrote, struct gn_err *err)
+{
+	const struct gn_world *world = gn_comm_world(comm);
+	int root = gn_comm_rank(comm) == 0;
+	struct gn_err why;
+	struct gn_trace_span *theirs;
+	uint64_t most = 0;
+	enum gn_status status;
+
+	for (int r = 0; r < gn_comm_size(comm); r++)
+		most = all[r].count > most ? all[r].count : most;
+	theirs = malloc((root ? (size_t)most : 0) * sizeof *theirs + 1);
+	status = gn_agree_status(comm, theirs ? GN_OK : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a trace"), err);
+	if (!status && root && !*wrote)
+		*wrote = gn_trace_file_put(o, world, 0, &all[0], mine, err);
+	for (int r = 1; r < gn_comm_size(comm) && !status; r++) {
+		if (all[r].count)
+			status = send(comm, r, mine, theirs, (size_t)all[r].count * sizeof *mine, *wrote ? &why : err);
+		if (!status && root && !*wrote)
+			*wrote = gn_trace_file_put(o, world, r, &all[r], theirs, err);
+	}
+	free(theirs);
+	return status;
+}
+
+/* The earliest span is at time 0. */
+static enum gn_status find_zero(struct gn_comm *comm, const struct gn_trace_header *mine, const struct gn_trace_span *spans,
+				uint64_t *out, struct gn_err *err)
+{
+	int64_t first = INT64_MAX;
+	enum gn_status status;
+
+	for (size_t i = 0; i < mine->count; i++)
+		if ((int64_t)gn_trace_move(mine, spans[i].begin_ns) < first)
+			first = (int64_t)gn_trace_move(mine, spans[i].begin_ns);
+	status = gn_comm_allreduce(comm, &first, 1, GN_I64, gn_reduce_min(GN_I64), err);
+	if (!status)
+		*out = (uint64_t)first;
+	return status;
+}
+
+static enum gn_status write_all(struct gn_trace *t, struct gn_comm *comm, struct gn_trace_header *mine, struct gn_trace_span *spans,
+				struct gn_trace_header *all, struct gn_trace_file *o, struct gn_err *err)
+{
+	int root = gn_comm_rank(comm) == 0;
+	enum gn_status status = gn_agree_gather(comm, mine, sizeof *mine, all, err), wrote = GN_OK;
+
+	if (!status)
+		status = find_zero(comm, mine, spans, &o->zero_ns, err);
+	if (status)
+		return status;
+	if (root)
+		wrote = gn_trace_file_open(o, t->path, err);
+	status = gather(comm, all, spans, o, &wrote, err);
+	if (status)
+		return status;
+	if (root && !wrote)
+		wrote = gn_trace_file_finish(o, gn_comm_world(comm), all, 0, gn_comm_size(comm), NULL, err);
+	return gn_agree_status(comm, wrote, err);
+}
+
+enum gn_status gn_trace_write(struct gn_trace *t, struct gn_comm *comm, const struct gn_model *model, uint64_t *spans,
+			      struct gn_err *err)
+{
+	struct gn_trace_header mine = {.begun = t->begun}, *all = calloc((size_t)gn_comm_size(comm), sizeof *all);
+	struct gn_trace_file o = {.model = model, .fd = -1};
+	struct gn_trace_span *list = NULL;
+	enum gn_status status = all ? collect(t, &list, &mine, err) : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a trace");
+
+	t->written = 1;
+	status = gn_agree_status(comm, status, err);
+	if (!status)
+		status = gn_clock_sync_compare(comm, &mine.ended, err);
+	if (!status)
+		status = write_all(t, comm, &mine, list, all, &o, err);
+	if (!status)
+		*spans = o.spans;
+	gn_trace_file_release(&o);
+	free(list);
+	free(all);
+	return status;
+}
+enum gn_status gn_trace_write_part(struct gn_trace *t, const struct gn_comm *comm, const struct gn_model *model, const char *failure,
+				   char *path, size_t path_size, uint64_t *spans, struct gn_err *err)
+{
+	/* the offset before the first step: the clocks cannot be compared again */
+	struct gn_trace_header mine = {.begun = t->begun, .ended = t->begun};
+	struct gn_trace_file o = {.model = model, .fd = -1};
+	struct gn_trace_span *list = NULL;
+	int rank = gn_comm_rank(comm);
+	enum gn_status status = collect(t, &list, &mine, err);
+
+	t->written = 1;
+	if (!status && snprintf(path, path_size, "%s.rank%d.json", t->path, rank) >= (int)path_size)
+		status = gn_err_set(err, GN_ERR_USAGE, "--trace: the name is too long");
+	if (!status && mine.count)
+		status = gn_trace_file_open(&o, path, err);
+	if (!status && mine.count)
+		status = gn_trace_file_put(&o, gn_comm_world(comm), rank, &mine, list, err);
+	if (!status && mine.count)
+		status = gn_trace_file_finish(&o, gn_comm_world(comm), &mine, rank, 1, failure, err);
+	if (!status)
+		*spans = o.spans;
+	gn_trace_file_release(&o);
+	free(list);
+	return status;
+}

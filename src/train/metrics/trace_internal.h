@@ -1,4 +1,4 @@
-/* Shared by trace.c (recording), trace_write.c (gathering) and trace_file.c (output). */
+/* Shared by trace.c (recording and gathering) and trace_file.c (output). */
 #ifndef GN_TRAIN_METRICS_TRACE_INTERNAL_H
 #define GN_TRAIN_METRICS_TRACE_INTERNAL_H
 

@@ -128,7 +128,7 @@ const struct gn_param *gn_model_state(const struct gn_model *m, int index);
 size_t gn_model_param_elements(const struct gn_model *m);
 size_t gn_model_buffer_elements(const struct gn_model *m);
 
-/* --- parts, for the stages of a pipeline: model_part.c --- */
+/* --- parts, for the stages of a pipeline: model_slice.c --- */
 
 /* Whether the network can be cut before this node: one tensor alone passes there, and the node is a layer with parameters that no operator
  * computes together with what is before it. So a residual block stays whole. */

@@ -1,5 +1,5 @@
 /* A parameter server: has a part of the parameters and the optimizer's state of it, adds or applies the gradients that workers push, and
- * answers with parameters (server_rule.h says when). Messages come to it in gn_messages_progress() and gn_messages_wait(). With
+ * answers with parameters (struct gn_server_spec says when). Messages come to it in gn_messages_progress() and gn_messages_wait(). With
  * --servers shared a rank has a server and a client (server_client.h) of it in one process.
  *
  * Memory: parameters, a gradient, optimizer state, and for each worker one array as long as the part: what it pushes, and then what it is
@@ -12,10 +12,119 @@
 #ifndef GN_TRAIN_PARALLEL_SERVER_H
 #define GN_TRAIN_PARALLEL_SERVER_H
 
+#include "src/base/status.h"
+#include "src/train/checkpoint/checkpoint.h"
 #include "src/train/optim/optimizer.h"
-#include "src/train/parallel/server_rule.h"
-#include "src/train/parallel/server_wire.h"
 #include "src/train/plan/device.h"
+#include "transport/coll/messages.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* What parameter servers follow: which server has which part of the parameters, and which worker may go on when.
+ *
+ * Modes. sync: a step's gradients of all workers are added in rank order and applied once. async: every worker's gradients are applied
+ * as they come (Dean et al. 2012, "Large scale distributed deep networks"). ssp: the same, and a worker is at most `bound` clocks ahead of
+ * the slowest one (Ho et al. 2013, "More effective distributed ML via a stale synchronous parallel parameter server"). A clock is one
+ * step of one worker.
+ *
+ * Pure functions. */
+
+enum gn_update_mode { GN_UPDATE_ALLREDUCE, GN_UPDATE_SYNC, GN_UPDATE_ASYNC, GN_UPDATE_SSP };
+
+struct gn_server_spec {
+	enum gn_update_mode mode;
+	uint64_t bound; /* of ssp */
+	int servers;	/* the last so many ranks; 0 with is_shared: every rank serves a part and trains, too */
+	int is_shared;
+};
+
+/* update: "allreduce", "sync", "async", "ssp:N"; servers: "none", "shared", or a number from 1 on; NULL: the first of each.
+ * GN_ERR_USAGE: anything else, and one of them without the other. */
+enum gn_status gn_server_parse(const char *update, const char *servers, struct gn_server_spec *out, struct gn_err *err);
+/* Of so many ranks; without servers all of them. At most 0: there are none. */
+int gn_server_workers(const struct gn_server_spec *s, int ranks);
+/* The world ranks of servers are first .. first + count - 1. */
+int gn_server_count(const struct gn_server_spec *s, int ranks);
+int gn_server_first(const struct gn_server_spec *s, int ranks);
+
+/* Elements begin to end. */
+struct gn_server_part {
+	size_t begin, end;
+};
+
+/* Of server number index of `servers`: parts lie one behind the other, cover all elements, begin at multiples of 16 elements (a line of
+ * memory), and differ by at most 16. One may be empty. */
+struct gn_server_part gn_server_part(size_t elements, int servers, int index);
+/* Whether a worker that has finished `clock` steps may begin the next one when the slowest that counts has finished `slowest`. Not of
+ * sync. */
+int gn_server_may_go(const struct gn_server_spec *s, uint64_t clock, uint64_t slowest);
+
+/* The messages between workers and parameter servers, in the sender's byte order, as everything between ranks.
+ *
+ *   open    call     worker -> server   which data and layouts it has; the first worker's makes the server's arrays. Answered, for the
+ *                                       first at once, for others when the state is there, with the run's state and parameters
+ *   put     call     first worker       an array: parameters (0), or slot k - 1
+ *   push    message  worker             a range of gradients of its present clock
+ *   commit  call     worker             the clock's gradients are complete. Answered, when the mode lets the worker go on, with parameters
+ *   fetch   call     first worker       parameters and slots; or also: when all other workers have left
+ *   leave   call     worker             it has ended; or also: the others are to stop. Answered when all workers have left or are lost, so
+ *                                       that no process says that the run went well before the first worker has saved it */
+
+enum gn_server_kind { GN_SERVER_OPEN, GN_SERVER_PUT, GN_SERVER_PUSH, GN_SERVER_COMMIT, GN_SERVER_FETCH, GN_SERVER_LEAVE, GN_SERVER_KINDS };
+
+#define GN_SERVER_DIGEST 20
+
+struct gn_server_open {
+	int32_t classes, channels, side;
+	struct gn_run_state state; /* of the first worker */
+	char data[GN_SERVER_DIGEST], layouts[GN_SERVER_DIGEST];
+};
+
+/* What an open is answered with; parameters follow unless there is a text. */
+struct gn_server_opened {
+	struct gn_run_state state;
+	char problem[72]; /* "": none */
+};
+
+struct gn_server_put {
+	int32_t array, is_last;
+};
+
+struct gn_server_push {
+	uint64_t begin, count; /* elements of all parameters */
+};
+
+struct gn_server_commit {
+	uint64_t updates;
+	double lr, grad_scale;
+	int32_t skip; /* the gradients are dropped */
+	int32_t stop; /* the worker was asked to stop */
+};
+
+/* Staleness of a push: updates that were applied between the answer that its parameters came with and itself. The last is for more. */
+enum { GN_STALENESS_MAX = 15 };
+
+struct gn_server_state {
+	double norm2; /* of this push's part times its scale; sync: of the sum */
+	uint32_t staleness_most, ahead_most; /* ahead: clocks, of the slowest worker, when an answer left */
+	uint32_t histogram[GN_STALENESS_MAX + 2];
+	uint32_t pushes;      /* in it */
+	double staleness_sum; /* of them */
+	int32_t stop, workers; /* some worker was asked to stop; workers that are not lost */
+};
+
+struct gn_server_fetch {
+	int32_t drains;
+};
+
+struct gn_server_leave {
+	int32_t stop;
+};
+
+_Static_assert(sizeof(struct gn_server_open) <= GN_MESSAGE_HEADER_MAX && sizeof(struct gn_server_opened) <= GN_MESSAGE_HEADER_MAX &&
+		       sizeof(struct gn_server_commit) <= GN_MESSAGE_HEADER_MAX && sizeof(struct gn_server_state) <= GN_MESSAGE_HEADER_MAX,
+	       "headers fit into a message");
 
 struct gn_server;
 

@@ -1,6 +1,5 @@
 /* Gradients in host memory, with local steps: an allreduce of the communicator in the steps that are not local; in those that are, only of
  * the tail, when the last bucket starts, and the rank's own gradients stand for the sum, times the number of ranks. */
-#include "src/train/parallel/local_steps.h"
 #include "src/train/parallel/sharing.h"
 
 #include "src/base/vector.h"

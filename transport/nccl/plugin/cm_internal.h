@@ -78,7 +78,7 @@ struct gn_cm {
 };
 
 enum gn_status gn_cm_get(struct gn_worker *w, struct gn_cm **out, struct gn_err *err);
-/* --- cm_accept.c --- */
+/* --- cm_connect.c: accepting --- */
 
 /* Accepts connections and advances all that are being set up. */
 void gn_cm_progress(struct gn_worker *w);

@@ -13,10 +13,9 @@ libnccl_net_gannet_so_SOURCES = \
 	transport/nccl/plugin/api.c transport/nccl/plugin/api.h \
 	transport/nccl/plugin/worker.c transport/nccl/plugin/worker.h \
 	transport/nccl/plugin/flush.c transport/nccl/plugin/flush.h \
-	transport/nccl/plugin/progress_thread.c \
 	transport/nccl/plugin/link.c \
 	transport/nccl/plugin/cm.c transport/nccl/plugin/cm.h transport/nccl/plugin/cm_internal.h \
-	transport/nccl/plugin/cm_accept.c transport/nccl/plugin/cm_connect.c \
+	transport/nccl/plugin/cm_connect.c \
 	transport/nccl/plugin/versions.c \
 	src/base/clock.c src/base/file.c src/base/log.c src/base/status.c src/base/strbuf.c src/base/text.c src/base/thread.c src/base/trust.c \
 	transport/topology/devices.c transport/ucx/ucx_common.c transport/auth/net.c transport/topology/rails_find.c

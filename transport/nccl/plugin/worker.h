@@ -165,8 +165,6 @@ void gn_op_flush(struct gn_op *op, struct gn_link *link);
 /* Cancels a receive: one whose message has not begun to arrive ends at once. */
 void gn_op_cancel(struct gn_op *op, struct gn_worker *w);
 
-/* Starts the progress thread unless the worker has one. See progress_thread.c. */
-enum gn_status gn_progress_thread_start(struct gn_worker *w, struct gn_err *err);
 /* Blocks until the thread has ended, perhaps between two of its progress calls. Does not take the worker's lock: at the end of a
  * process its holder may never release it. */
 void gn_progress_thread_stop(struct gn_worker *w);
