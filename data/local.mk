@@ -23,7 +23,7 @@ libgannet_data_a_SOURCES = \
 	data/stage/staged.c data/stage/staged.h data/stage/staged_internal.h data/stage/staged_remove.c \
 	data/stage/stage_place.c data/stage/stage_place.h data/stage/fetch.c data/stage/fetch.h data/stage/http.c data/stage/http.h \
 	data/stage/relay.c data/stage/relay.h data/stage/relay_internal.h data/stage/relay_job.c data/stage/relay_lead.c \
-	data/stage/relay_lead_internal.h data/stage/relay_source.c data/stage/relay_source.h data/stage/relay_verdict.c \
+	data/stage/relay_lead_internal.h data/stage/relay_source.c data/stage/relay_verdict.c \
 	data/stage/tree.c data/stage/tree.h data/stage/tree_data.c \
 	data/stage/tree_target.c data/stage/tree_target.h data/stage/tree_target_internal.h
 DATA_LIBS = libgannet_data.a $(HDF5_LIBS) $(JPEG_LIBS) $(PNG_LIBS) $(ARCHIVE_LIBS) $(JANSSON_LIBS) $(CURL_LIBS)

@@ -42,7 +42,7 @@ libgannet_transport_a_SOURCES += \
 	transport/coll/exec.c \
 	transport/coll/exec_create.c \
 	transport/coll/exec_internal.h \
-	transport/coll/lanes_check.c transport/coll/lanes_check_internal.h \
+	transport/coll/lanes_check.c \
 	transport/coll/messages.c transport/coll/messages.h \
 	transport/coll/messages_internal.h \
 	transport/coll/messages_receive.c \
@@ -92,7 +92,7 @@ libgannet_transport_a_SOURCES += \
 	transport/select/tuning_table_agree.c
 
 libgannet_transport_a_SOURCES += \
-	transport/shm/segment.c transport/shm/segment_internal.h transport/shm/shm_members.c transport/shm/shm_members.h \
+	transport/shm/segment.c transport/shm/shm_members.c transport/shm/shm_members.h \
 	transport/shm/shm.c transport/shm/shm.h \
 	transport/shm/shm_allreduce.c \
 	transport/shm/shm_bounce.c \
@@ -103,7 +103,7 @@ libgannet_transport_a_SOURCES += \
 	transport/sim/sim_net.c transport/sim/sim_net.h \
 	transport/sim/sim_pipe.c transport/sim/sim_pipe.h \
 	transport/sim/sim_run.c transport/sim/sim_run.h \
-	transport/sim/sim_stream.c transport/sim/sim_stream.h
+	transport/sim/sim_stream.c
 
 libgannet_transport_a_SOURCES += \
 	transport/topology/affinity.c transport/topology/affinity.h \

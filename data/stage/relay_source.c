@@ -1,4 +1,4 @@
-#include "data/stage/relay_source.h"
+#include "data/stage/relay_internal.h"
 
 #include "src/base/strbuf.h"
 #include "src/base/thread.h"

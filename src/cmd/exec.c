@@ -1,7 +1,6 @@
 #include "src/cmd/cmd.h"
 #include "src/cmd/world_options.h"
 
-#include "src/jobs/exec_horovod.h"
 #include "src/jobs/exec_meet.h"
 #include "src/jobs/exec_run.h"
 #include "transport/bootstrap/launcher_detect.h"

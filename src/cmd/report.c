@@ -6,7 +6,6 @@
 #include "src/base/strbuf.h"
 #include "src/train/metrics/chart.h"
 #include "src/train/metrics/confusion.h"
-#include "src/train/metrics/curve_export.h"
 #include "src/train/metrics/report_page.h"
 
 #include <jansson.h>

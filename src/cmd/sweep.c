@@ -4,7 +4,6 @@
 #include "src/base/json.h"
 #include "src/cmd/job_command.h"
 #include "src/jobs/submit.h"
-#include "src/jobs/sweep_page.h"
 #include "src/jobs/sweep_status.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-#include "src/jobs/exec_child.h"
+#include "src/jobs/exec_run.h"
 
 #include "src/base/clock.h"
 #include "src/base/file.h"

@@ -1,4 +1,4 @@
-#include "src/jobs/exec_horovod.h"
+#include "src/jobs/exec_meet.h"
 
 #include "src/base/clock.h"
 #include "src/base/thread.h"

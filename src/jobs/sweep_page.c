@@ -1,4 +1,4 @@
-#include "src/jobs/sweep_page.h"
+#include "src/jobs/sweep_status.h"
 
 #include "src/base/option.h"
 #include "src/base/text.h"

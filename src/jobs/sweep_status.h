@@ -72,4 +72,11 @@ void gn_sweep_script(const struct gn_sweep *s, struct gn_strbuf *out);
 /* A line of JSON for each trial: number, parameters, log and checkpoint in directory. */
 void gn_sweep_ledger(const struct gn_sweep *s, const char *directory, struct gn_strbuf *out);
 
+/* A sweep as one static HTML page: its trials from the best to the worst in a table, their curves, and the result by each parameter.
+ *
+ * No scripts, no external resources, all text escaped. Thread safety: no state. Blocks on the file system to read the trials' logs. */
+
+/* Appends the whole document. name: of the sweep. Trials without a step are in the table only. */
+enum gn_status gn_sweep_page(const char *name, const struct gn_sweep_state *states, size_t count, struct gn_strbuf *out, struct gn_err *err);
+
 #endif

@@ -59,7 +59,7 @@ libgannet_train_a_SOURCES += \
 libgannet_train_a_SOURCES += \
 	src/train/metrics/chart.c src/train/metrics/chart.h \
 	src/train/metrics/confusion.c src/train/metrics/confusion.h \
-	src/train/metrics/curve_export.c src/train/metrics/curve_export.h \
+	src/train/metrics/curve_export.c \
 	src/train/metrics/logits.c src/train/metrics/logits.h \
 	src/train/metrics/metrics.c src/train/metrics/metrics.h \
 	src/train/metrics/metrics_log.c src/train/metrics/metrics_log.h \

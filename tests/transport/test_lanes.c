@@ -1,7 +1,7 @@
 /* What ranks tell of their way to other nodes, from described devices, and the sentence that is made of it. */
 #include "tests/test.h"
 
-#include "transport/coll/lanes_check_internal.h"
+#include "transport/coll/comm_internal.h"
 
 #include <string.h>
 

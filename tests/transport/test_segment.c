@@ -1,7 +1,7 @@
 /* How far the parts of a segment lie apart: that no two of them take each other's place in the cache. */
 #include "tests/test.h"
 
-#include "transport/shm/segment_internal.h"
+#include "transport/shm/shm_internal.h"
 
 #include <string.h>
 #include <unistd.h>

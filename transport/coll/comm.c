@@ -1,7 +1,6 @@
 #include "transport/coll/comm_internal.h"
 
 #include "src/base/alloc.h"
-#include "transport/coll/lanes_check_internal.h"
 #include "transport/select/tuning_table.h"
 #include "transport/topology/affinity.h"
 #include "transport/topology/devices.h"

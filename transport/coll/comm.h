@@ -43,7 +43,7 @@ struct gn_comm_options {
 	const char *tuning;    /* tuning table, read on rank 0; NULL: the default of tuning_table.h; "none" */
 	const struct gn_cost *cost; /* the same on all ranks; copied; NULL: of the tuning table, or estimated */
 	int rails;	       /* at most that many rails; 0: all, see rails.h */
-	int strict;	       /* the warnings of lanes_check_internal.h are errors; the same on all ranks */
+	int strict;	       /* the warnings of lanes_check.c are errors; the same on all ranks */
 	const char *progress;  /* "caller" (NULL) or "thread"; may differ between ranks */
 };
 

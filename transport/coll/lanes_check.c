@@ -1,4 +1,4 @@
-#include "transport/coll/lanes_check_internal.h"
+#include "transport/coll/comm_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

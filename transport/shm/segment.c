@@ -1,4 +1,4 @@
-#include "transport/shm/segment_internal.h"
+#include "transport/shm/shm_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,7 +2,7 @@
  * LogGP model (Alexandrov, Ionescu, Schauser and Scheiman, "LogGP: incorporating long messages into the LogP model", 1995).
  *
  * Each rank has one processor that sends, receives and reduces. Each node has rails with one output and one input port each, which
- * serve one message at a time, or with byte streams all streams evenly (sim_stream.h). The nodes of a leaf switch may share an
+ * serve one message at a time, or with byte streams all streams evenly (sim_run.h). The nodes of a leaf switch may share an
  * oversubscribed uplink. Messages above eager_bytes that do not go by a stream use rendezvous: a request to send and an answer
  * precede them. Receives that reduce are posted early, as many as the executor has buffers. Messages between ranks of a node use
  * the receiver's input port of the node. Not modelled: congestion inside a switch, routing, packet loss, cache effects, ranks that

@@ -1,7 +1,7 @@
 #include "transport/sim/sim_pipe.h"
 
 #include "transport/sim/sim_net.h"
-#include "transport/sim/sim_stream.h"
+#include "transport/sim/sim_run.h"
 
 #include <math.h>
 #include <stdlib.h>

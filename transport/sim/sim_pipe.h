@@ -5,7 +5,7 @@
  * its order and the stage before has sent its input; a backward likewise behind it. Messages take the ports of the machine and processor
  * time at both ends and else overlap computing; a receiver has room for all. The gradients of a stage are summed in the time that gn_sim_run
  * gives for its ranks alone, of a network that it shares evenly with the other stages of its nodes, from when the last of them has ended its
- * last backward; with buckets that backward makes them ready evenly, and one after the other is summed from then on. Streams (sim_stream.h) are
+ * last backward; with buckets that backward makes them ready evenly, and one after the other is summed from then on. Streams (sim_run.h) are
  * not counted: a port sends one message at a time.
  *
  *     step   = max over stages of (end of the last backward + sum + update)

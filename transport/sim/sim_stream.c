@@ -1,4 +1,4 @@
-#include "transport/sim/sim_stream.h"
+#include "transport/sim/sim_run.h"
 
 #include "src/base/alloc.h"
 

@@ -1,4 +1,4 @@
-#include "src/train/metrics/curve_export.h"
+#include "src/train/metrics/report_page.h"
 
 #include "src/base/crc32c.h"
 #include "src/base/file.h"

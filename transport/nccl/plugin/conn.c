@@ -1,4 +1,4 @@
-#include "transport/nccl/plugin/conn.h"
+#include "transport/nccl/plugin/cm.h"
 
 #include "src/base/clock.h"
 

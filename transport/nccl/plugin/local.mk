@@ -8,7 +8,7 @@ libnccl_net_gannet_so_LDFLAGS = $(AM_LDFLAGS) -shared
 libnccl_net_gannet_so_LDADD = $(UCX_LIBS)
 libnccl_net_gannet_so_SOURCES = \
 	transport/nccl/plugin/abi.h \
-	transport/nccl/plugin/conn.c transport/nccl/plugin/conn.h \
+	transport/nccl/plugin/conn.c \
 	transport/nccl/plugin/context.c transport/nccl/plugin/context.h \
 	transport/nccl/plugin/api.c transport/nccl/plugin/api.h \
 	transport/nccl/plugin/worker.c transport/nccl/plugin/worker.h \
