@@ -1,7 +1,7 @@
 /* What the subcommands of gannet share: the row of the command table, exit codes, and error output.
  *
  * Only this layer prints, chooses exit codes and handles signals. A subcommand is one file with one `const struct gn_cmd`, listed
- * in main.c.
+ * in GN_CMDS.
  */
 #ifndef GN_CMD_CMD_H
 #define GN_CMD_CMD_H
@@ -26,27 +26,14 @@ struct gn_cmd {
 	enum gn_status (*check)(const void *options, int64_t ranks, struct gn_err *err);
 };
 
-extern const struct gn_cmd gn_cmd_bench;
-extern const struct gn_cmd gn_cmd_eval;
-extern const struct gn_cmd gn_cmd_exec;
-extern const struct gn_cmd gn_cmd_export;
-extern const struct gn_cmd gn_cmd_info;
-extern const struct gn_cmd gn_cmd_launch;
-extern const struct gn_cmd gn_cmd_pack;
-extern const struct gn_cmd gn_cmd_predict;
-extern const struct gn_cmd gn_cmd_preflight;
-extern const struct gn_cmd gn_cmd_preview;
-extern const struct gn_cmd gn_cmd_report;
-extern const struct gn_cmd gn_cmd_selftest;
-extern const struct gn_cmd gn_cmd_sim;
-extern const struct gn_cmd gn_cmd_stage;
-extern const struct gn_cmd gn_cmd_submit;
-extern const struct gn_cmd gn_cmd_summary;
-extern const struct gn_cmd gn_cmd_sweep;
-extern const struct gn_cmd gn_cmd_top;
-extern const struct gn_cmd gn_cmd_train;
-extern const struct gn_cmd gn_cmd_tune;
-extern const struct gn_cmd gn_cmd_verify;
+/* X(name), in the order of the overview. */
+#define GN_CMDS(X) \
+	X(bench) X(eval) X(exec) X(export) X(info) X(launch) X(pack) X(predict) X(preflight) X(preview) X(report) X(selftest) X(sim) \
+	X(stage) X(submit) X(summary) X(sweep) X(top) X(train) X(tune) X(verify)
+
+#define X(name) extern const struct gn_cmd gn_cmd_##name;
+GN_CMDS(X)
+#undef X
 
 extern const struct gn_cmd *const gn_cmd_table[];
 extern const size_t gn_cmd_count;

@@ -12,30 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
-const struct gn_cmd *const gn_cmd_table[] = {
-	&gn_cmd_bench,
-	&gn_cmd_eval,
-	&gn_cmd_exec,
-	&gn_cmd_export,
-	&gn_cmd_info,
-	&gn_cmd_launch,
-	&gn_cmd_pack,
-	&gn_cmd_predict,
-	&gn_cmd_preflight,
-	&gn_cmd_preview,
-	&gn_cmd_report,
-	&gn_cmd_selftest,
-	&gn_cmd_sim,
-	&gn_cmd_stage,
-	&gn_cmd_submit,
-	&gn_cmd_summary,
-	&gn_cmd_sweep,
-	&gn_cmd_top,
-	&gn_cmd_train,
-	&gn_cmd_tune,
-	&gn_cmd_verify,
-	NULL,
-};
+#define X(name) &gn_cmd_##name,
+const struct gn_cmd *const gn_cmd_table[] = {GN_CMDS(X) NULL};
+#undef X
 const size_t gn_cmd_count = sizeof gn_cmd_table / sizeof *gn_cmd_table - 1;
 
 const struct gn_cmd *gn_cmd_find(const char *name)
