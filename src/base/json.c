@@ -1,6 +1,7 @@
 #include "src/base/json.h"
 
 #include "src/base/file.h"
+#include "src/base/text.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -28,29 +29,14 @@ void gn_json_clear(struct gn_json *j)
 	j->first[0] = 1;
 }
 
-/* Length of the valid UTF-8 sequence at p (at most left bytes), 0 when there is none. */
-static size_t utf8_len(const unsigned char *p, size_t left)
-{
-	size_t len = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : p[0] < 0xf5 ? 4 : 0;
-
-	if (!len || len > left)
-		return 0;
-	for (size_t i = 1; i < len; i++)
-		if ((p[i] & 0xc0) != 0x80)
-			return 0;
-	if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) || (p[0] == 0xf0 && p[1] < 0x90) ||
-	    (p[0] == 0xf4 && p[1] > 0x8f))
-		return 0;
-	return len;
-}
-
 static void append_quoted(struct gn_strbuf *s, const char *value, size_t len)
 {
 	const unsigned char *p = (const unsigned char *)value, *end = p + len;
+	uint32_t code;
 
 	gn_strbuf_puts(s, "\"");
 	while (p < end) {
-		size_t n = utf8_len(p, (size_t)(end - p));
+		size_t n = gn_text_decode(p, (size_t)(end - p), &code);
 
 		if (*p == '"' || *p == '\\')
 			gn_strbuf_printf(s, "\\%c", *p);

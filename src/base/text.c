@@ -8,17 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Length of the UTF-8 character at p, with its code point in *code; 0 for invalid bytes (RFC 3629: no overlong forms, no
- * surrogates, nothing above U+10FFFF). The terminator is no continuation byte, so that a truncated sequence is never read past its
- * end. */
-static size_t decode(const unsigned char *p, uint32_t *code)
+size_t gn_text_decode(const unsigned char *p, size_t left, uint32_t *code)
 {
 	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
 	size_t len = p[0] < 0x80 ? 1 : (p[0] & 0xe0) == 0xc0 ? 2 : (p[0] & 0xf0) == 0xe0 ? 3 : (p[0] & 0xf8) == 0xf0 ? 4 : 0;
 	uint32_t value = len == 1 ? p[0] : p[0] & (0x7fu >> len);
 
 	for (size_t i = 1; i < len; i++) {
-		if ((p[i] & 0xc0) != 0x80)
+		if (i == left || (p[i] & 0xc0) != 0x80)
 			return 0;
 		value = value << 6 | (p[i] & 0x3f);
 	}
@@ -43,7 +40,7 @@ static const char *escape(const char *text, int keep_controls, uint32_t least, c
 
 	while (*p) {
 		uint32_t code = 0;
-		size_t len = decode(p, &code);
+		size_t len = gn_text_decode(p, SIZE_MAX, &code);
 		int is_escaped = !len || code >= least || (!keep_controls && is_control(code));
 
 		len = len ? len : 1;

@@ -19,6 +19,9 @@ const char *gn_text_valid(const char *text, char *buffer, size_t size_bytes);
 /* Two texts that differ, as messages need them: those that look alike, for one has a byte that is not ASCII, are followed by their bytes,
  * "\xc3\x84pfel". Writes text to buffer, and returns it. */
 const char *gn_text_exact(const char *text, char *buffer, size_t size_bytes);
+/* Length of the UTF-8 character at p, of which left > 0 bytes may be read, with its code point in *code; 0 for invalid bytes (RFC 3629: no
+ * overlong forms, no surrogates, nothing above U+10FFFF). A terminator is no continuation byte, so that left may be SIZE_MAX there. */
+size_t gn_text_decode(const unsigned char *p, size_t left, uint32_t *code);
 /* "" for 1, else "s". */
 const char *gn_text_plural(uint64_t count);
 /* Whether ending ends text and is not all of it. */
