@@ -2,8 +2,13 @@
  * with that library. bench/convs MODEL BATCH SIDE STEPS [fp32|bf16 [inference]] prints one JSON object with medians: forward,
  * gradient of the input (not of the network's), gradient of the weights, each in the layouts that oneDNN likes best, inputs
  * and outputs in memory of their own for each convolution as in a network, gradients in memory that all share. All but
- * gradients of weights is of the type named, nothing is converted, added, normalised or updated. Threads: OMP_NUM_THREADS. */
+ * gradients of weights is of the type named, nothing is converted, added, normalised or updated. winograd_ms is what they take where
+ * those of 3 x 3 that Winograd's filtering is for are computed by kernels/host/winograd.h, in fp32. Threads: OMP_NUM_THREADS.
+ *
+ * bench/convs table BATCH prints for square maps and as many channels in as out how many times as fast Winograd's filtering is, for each
+ * pass: what gn_winograd_pays() decides from. */
 #include "kernels/host/onednn_compat.h"
+#include "kernels/host/winograd.h"
 #include "src/base/alloc.h"
 #include "src/base/clock.h"
 #include "src/base/sort.h"
@@ -24,6 +29,7 @@ enum way { FORWARD, OF_INPUT, OF_WEIGHTS, WAYS };
 struct conv {
 	dnnl_primitive_t primitive[WAYS];
 	dnnl_exec_arg_t args[WAYS][3];
+	struct gn_winograd winograd[WAYS]; /* loops NULL: not for it */
 };
 
 struct job {
@@ -33,9 +39,12 @@ struct job {
 	int batch, steps, inference, count;
 	struct conv convs[CONVS_MAX];
 	int sides[NODES_MAX], channels[NODES_MAX];
+	int lanes;	 /* of Winograd's filtering; 0: not on this processor, or not in this type */
 	char *shared[2]; /* gradients: of outputs, of inputs */
+	char *scratch;	 /* of Winograd's filtering */
+	size_t scratch_room;
 	size_t room;
-	double times[WAYS + 1][STEPS_MAX];
+	double times[WAYS + 2][STEPS_MAX];
 };
 
 /* A bench program of its own: it may end here. */
@@ -81,6 +90,27 @@ static gn_dnnl_md ask(dnnl_primitive_desc_t pd, dnnl_query_t what)
 	return dnnl_primitive_desc_query_md(pd, what, 0);
 }
 
+/* The same passes by Winograd's filtering, on the same memory, whose layout does not matter to its time. */
+static void add_winograd(struct job *j, struct conv *c, const struct gn_shm *n, int in_channels, int side)
+{
+	const struct gn_layout in = {j->batch, in_channels, side, side, j->lanes, sizeof(float)};
+
+	if (!j->lanes || n->kernel != 3 || n->stride != 1 || n->pad != 1 || in_channels % j->lanes || n->channels_out % j->lanes)
+		return;
+	for (int way = 0; way < (j->inference ? 1 : WAYS); way++) {
+		struct gn_winograd *w = &c->winograd[way];
+
+		*w = (struct gn_winograd){.loops = gn_winograd_loops(j->lanes), .pass = (enum gn_winograd_pass)way};
+		gn_winograd_init(w, &in, n->channels_out);
+		if (w->scratch_bytes <= j->scratch_room)
+			continue;
+		free(j->scratch);
+		j->scratch = gn_alloc_aligned(j->scratch_room = w->scratch_bytes);
+		if (!j->scratch)
+			exit(1);
+	}
+}
+
 static void add(struct job *j, const struct gn_shm *n, int in_channels, int in_side, int out_side, int first)
 {
 	struct conv *c = &j->convs[j->count++];
@@ -121,6 +151,7 @@ static void add(struct job *j, const struct gn_shm *n, int in_channels, int in_s
 	}
 	dnnl_primitive_desc_destroy(forward);
 done:
+	add_winograd(j, c, n, in_channels, in_side);
 	gn_dnnl_md_destroy(in_md);
 	gn_dnnl_md_destroy(out_md);
 	gn_dnnl_md_destroy(weights_md);
@@ -158,10 +189,36 @@ static double run(struct job *j, enum way way, int k)
 	return gn_clock_s() - began;
 }
 
+static double run_winograd(struct job *j, enum way way, int k)
+{
+	const struct gn_winograd *w = &j->convs[k].winograd[way];
+	void *at[3];
+	double began;
+
+	for (int i = 0; i < 3; i++)
+		CHECK(dnnl_memory_get_data_handle(j->convs[k].args[way][i].memory, &at[i]));
+	began = gn_clock_s();
+	if (way == OF_WEIGHTS)
+		gn_winograd_run_weights(w, at[0], at[1], at[2], NULL, j->scratch);
+	else
+		gn_winograd_run(w, at[0], at[1], NULL, at[2], j->scratch);
+	return gn_clock_s() - began;
+}
+
+/* The gradient of the network's input is not wanted. */
+static int takes_winograd(const struct job *j, enum way way, int k)
+{
+	return j->convs[k].primitive[way] && j->convs[k].winograd[way].loops;
+}
+
 static void one_step(struct job *j, int step)
 {
-	for (int w = 0; w <= WAYS; w++)
+	for (int w = 0; w <= WAYS + 1; w++)
 		j->times[w][step] = 0;
+	for (int k = 0; k < j->count; k++)
+		for (int w = 0; w < WAYS; w++)
+			j->times[WAYS + 1][step] += takes_winograd(j, (enum way)w, k) ? run_winograd(j, (enum way)w, k)
+										      : run(j, (enum way)w, k);
 	for (int k = 0; k < j->count; k++)
 		j->times[FORWARD][step] += run(j, FORWARD, k);
 	for (int k = j->count - 1; k >= 0 && !j->inference; k--) {
@@ -178,14 +235,68 @@ static double median_ms(double *times, int count)
 	return 5e2 * (times[(count - 1) / 2] + times[count / 2]);
 }
 
+/* Of a convolution alone, the best of several runs, in which nothing else disturbs. */
+static double best_s(struct job *j, enum way way, int winograd)
+{
+	double best = 1e9, took;
+
+	for (int i = 0; i < 8; i++) {
+		took = winograd ? run_winograd(j, way, 0) : run(j, way, 0);
+		best = took < best ? took : best;
+	}
+	return best;
+}
+
+static int print_table(struct job *j)
+{
+	static const int sides[] = {2, 4, 7, 8, 14, 16, 28, 32, 56, 112}, channels[] = {16, 32, 64, 128, 256, 512};
+
+	for (int way = 0; way < WAYS; way++) {
+		printf("%s\n%8s", (const char *[]){"forward", "gradient of the input", "gradient of the weights"}[way], "");
+		for (size_t i = 0; i < sizeof sides / sizeof *sides; i++)
+			printf(" %5d", sides[i]);
+		for (size_t c = 0; c < sizeof channels / sizeof *channels; c++) {
+			printf("\n%8d", channels[c]);
+			for (size_t i = 0; i < sizeof sides / sizeof *sides; i++) {
+				const struct gn_shm node = {.kernel = 3, .stride = 1, .pad = 1, .channels_out = channels[c]};
+
+				if ((size_t)sides[i] * sides[i] * channels[c] > 256 * 56 * 56)
+					continue;
+				j->count = 0;
+				memset(j->convs, 0, sizeof *j->convs);
+				add(j, &node, channels[c], sides[i], sides[i], 0);
+				printf(" %5.2f", best_s(j, (enum way)way, 0) / best_s(j, (enum way)way, 1));
+				fflush(stdout);
+			}
+		}
+		putchar('\n');
+	}
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	struct job *j = calloc(1, sizeof *j);
 	struct gn_model *m;
 	struct gn_err err;
 
+	if (j && argc == 3 && !strcmp(argv[1], "table") && atoi(argv[2]) > 0) {
+		const int isa = (int)dnnl_get_effective_cpu_isa();
+
+		j->batch = atoi(argv[2]);
+		j->type = dnnl_f32;
+		j->lanes = (isa & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core ? 16 : 8;
+		if (!gn_winograd_loops(j->lanes))
+			return 1;
+		CHECK(dnnl_engine_create(&j->engine, dnnl_cpu, 0));
+		CHECK(dnnl_stream_create(&j->stream, j->engine, dnnl_stream_default_flags));
+		for (int i = 0; i < 2; i++)
+			if (!(j->shared[i] = gn_alloc_aligned((size_t)j->batch * 256 * 56 * 56 * 4 + 4096)))
+				return 1;
+		return print_table(j);
+	}
 	if (!j || argc < 5 || (argc > 5 && strcmp(argv[5], "fp32") && strcmp(argv[5], "bf16"))) {
-		fputs("usage: bench/convs MODEL BATCH SIDE STEPS [fp32|bf16 [inference]]\n", stderr);
+		fputs("usage: bench/convs MODEL BATCH SIDE STEPS [fp32|bf16 [inference]]\n       bench/convs table BATCH\n", stderr);
 		return 2;
 	}
 	j->batch = atoi(argv[2]);
@@ -199,6 +310,8 @@ int main(int argc, char **argv)
 	}
 	CHECK(dnnl_engine_create(&j->engine, dnnl_cpu, 0));
 	CHECK(dnnl_stream_create(&j->stream, j->engine, dnnl_stream_default_flags));
+	for (int lanes = 8; j->type == dnnl_f32 && lanes <= 16; lanes *= 2)
+		j->lanes = gn_winograd_loops(lanes) ? lanes : j->lanes;
 	walk(j, m, 0);
 	for (int i = 0; i < 2; i++) {
 		j->shared[i] = gn_alloc_aligned(j->room);
@@ -213,10 +326,10 @@ int main(int argc, char **argv)
 	double all = median_ms(j->times[WAYS], j->steps);
 	printf("{\"op\": \"convs\", \"model\": \"%s\", \"batch\": %d, \"dtype\": \"%s\", \"mode\": \"%s\", \"threads\": %d, "
 	       "\"convs\": %d, \"steps\": %d, \"images_per_s\": %.3f, \"ms\": %.3f, \"forward_ms\": %.3f, "
-	       "\"of_input_ms\": %.3f, \"of_weights_ms\": %.3f}\n", argv[1], j->batch, j->type == dnnl_bf16 ? "bf16" : "fp32",
+	       "\"of_input_ms\": %.3f, \"of_weights_ms\": %.3f, \"winograd_ms\": %.3f}\n", argv[1], j->batch, j->type == dnnl_bf16 ? "bf16" : "fp32",
 	       j->inference ? "inference" : "training", omp_get_max_threads(), j->count, j->steps, 1e3 * j->batch / all, all,
 	       median_ms(j->times[FORWARD], j->steps), median_ms(j->times[OF_INPUT], j->steps),
-	       median_ms(j->times[OF_WEIGHTS], j->steps));
+	       median_ms(j->times[OF_WEIGHTS], j->steps), median_ms(j->times[WAYS + 1], j->steps));
 	gn_model_destroy(m);
 	return 0; /* the rest goes with the process */
 }

@@ -45,6 +45,8 @@ libgannet_kernels_a_SOURCES = \
 	kernels/host/tokens.c \
 	kernels/host/update.c \
 	kernels/host/weight_pack.c kernels/host/weight_pack.h \
+	kernels/host/winograd.c kernels/host/winograd.h kernels/host/winograd_loops.h \
+	kernels/host/winograd_avx2.c kernels/host/winograd_avx512.c \
 	kernels/host/onednn.h kernels/host/onednn_internal.h \
 	kernels/host/onednn_compat.c kernels/host/onednn_compat.h kernels/host/onednn.c \
 	kernels/host/onednn_conv.c \

@@ -273,6 +273,11 @@ int gn_backend_has_bf16(enum gn_backend backend)
 	return backend == GN_BACKEND_HOST && gn_host_has_bf16();
 }
 
+int gn_backend_has_winograd(enum gn_backend backend)
+{
+	return backend == GN_BACKEND_HOST && gn_host_has_winograd();
+}
+
 struct gn_op *gn_op_alloc(size_t size, const struct gn_op_class *class, const struct gn_op *base, struct gn_err *err)
 {
 	struct gn_op *op = calloc(1, size);

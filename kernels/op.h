@@ -97,6 +97,10 @@ static inline int gn_layout_is_bf16(const struct gn_layout *l)
 	return l->element_bytes == sizeof(uint16_t);
 }
 
+/* How convolutions of 3 x 3 are computed on the host: directly, or by Winograd's minimal filtering (kernels/host/winograd.h) where that is
+ * possible, or where it is faster, by a rule of shape and pass alone, so that equal options give equal bits. */
+enum gn_convolution { GN_CONVOLUTION_AUTO, GN_CONVOLUTION_DIRECT, GN_CONVOLUTION_WINOGRAD };
+
 struct gn_op;
 
 /* Fusion of a batch norm with relu and the convolution that is its only reader; GPU, training. Zeroed by the caller; must outlive
@@ -129,6 +133,7 @@ struct gn_op_desc {
 	 * compute in the type of their first input, except that linear layers and dropout need floats and average pooling outputs
 	 * floats. */
 	int bf16;
+	enum gn_convolution convolution; /* conv, host */
 	/* with bf16, host: also allow processors without bfloat16 instructions but with AVX-512: widen, multiply in fp32, round */
 	int emulate;
 	/* conv, GPU, training, without bias: compute the sums of the output's channels and of their squares for the following batch
@@ -175,6 +180,7 @@ struct gn_op_info {
 	int in_place; /* out may alias in[0], and din[0] dout */
 	int out_is_second;	      /* out must alias in[1] */
 	int second_gradient_in_place; /* din[1] may alias dout */
+	int winograd;		      /* conv, host: computed by Winograd's filtering */
 	int sums_gradients;	      /* backward accepts the output gradient as two tensors to be added */
 };
 
@@ -196,6 +202,8 @@ struct gn_op_buffers {
 /* Whether this machine multiplies bfloat16 in hardware. If not, operators with bf16 but without emulate are GN_ERR_UNSUPPORTED, and
  * without AVX-512 all with bf16. */
 int gn_backend_has_bf16(enum gn_backend backend);
+/* Whether this processor has Winograd's filtering; without it convolutions are direct whatever is asked for. */
+int gn_backend_has_winograd(enum gn_backend backend);
 /* GN_ERR_USAGE for shapes without an output, and for training statistics over a single value. */
 enum gn_status gn_op_create(enum gn_backend backend, const struct gn_op_desc *desc, struct gn_op **out,
 			    struct gn_err *err);

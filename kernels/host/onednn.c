@@ -186,6 +186,29 @@ enum gn_status gn_dnnl_append_weight_pack(struct gn_dnnl_op *op, struct gn_dnnl_
 	return GN_OK;
 }
 
+enum gn_status gn_dnnl_append_winograd(struct gn_dnnl_op *op, struct gn_dnnl_list *list, const struct gn_winograd *w,
+				       const dnnl_memory_t memories[4], struct gn_err *err)
+{
+	struct gn_dnnl_step *step = next_step(list, err);
+	dnnl_dims_t elements = {(dnnl_dim_t)(w->scratch_bytes / sizeof(float))};
+	gn_dnnl_md md;
+	enum gn_status s;
+
+	if (!step || !memories[0] || !memories[1] || !memories[2])
+		return err ? err->status : GN_ERR_FAILED;
+	s = gn_dnnl_md_plain(op, 1, elements, &md, err);
+	if (s)
+		return s;
+	*step = (struct gn_dnnl_step){.winograd = *w, .arg_count = 5};
+	for (int i = 0; i < 4; i++)
+		step->args[i].memory = memories[i];
+	step->args[4].memory = gn_dnnl_scratch(op, md, err);
+	if (!step->args[4].memory)
+		return err ? err->status : GN_ERR_FAILED;
+	list->count++;
+	return GN_OK;
+}
+
 enum gn_status gn_dnnl_append(struct gn_dnnl_op *op, struct gn_dnnl_list *list, const_dnnl_primitive_desc_t pd,
 			      const dnnl_exec_arg_t *args, int arg_count, struct gn_err *err)
 {
@@ -282,16 +305,25 @@ static enum gn_status bind(struct gn_op *base, struct gn_err *err)
 	return s;
 }
 
-static enum gn_status run_weight_pack(const struct gn_dnnl_step *step, struct gn_err *err)
+/* What is no primitive. */
+static enum gn_status run_own(const struct gn_dnnl_step *step, struct gn_err *err)
 {
-	void *from, *to;
-	enum gn_status s = gn_dnnl_check(dnnl_memory_get_data_handle(step->args[0].memory, &from), "a memory", err);
+	const struct gn_winograd *w = &step->winograd;
+	void *at[5] = {NULL};
+	enum gn_status s = GN_OK;
 
-	if (!s)
-		s = gn_dnnl_check(dnnl_memory_get_data_handle(step->args[1].memory, &to), "a memory", err);
-	if (!s)
-		gn_weight_pack_run(&step->pack, from, to);
-	return s;
+	for (int i = 0; i < step->arg_count && !s; i++)
+		if (step->args[i].memory)
+			s = gn_dnnl_check(dnnl_memory_get_data_handle(step->args[i].memory, &at[i]), "a memory", err);
+	if (s)
+		return s;
+	if (!w->loops)
+		gn_weight_pack_run(&step->pack, at[0], at[1]);
+	else if (w->pass == GN_WINOGRAD_OF_WEIGHTS)
+		gn_winograd_run_weights(w, at[0], at[1], at[2], at[3], at[4]);
+	else
+		gn_winograd_run(w, at[0], at[1], at[3], at[2], at[4]);
+	return GN_OK;
 }
 
 static enum gn_status run_list(struct gn_dnnl_op *op, const struct gn_dnnl_list *list, struct gn_err *err)
@@ -304,7 +336,7 @@ static enum gn_status run_list(struct gn_dnnl_op *op, const struct gn_dnnl_list 
 		s = step->primitive ? gn_dnnl_check(dnnl_primitive_execute(step->primitive, op->stream,
 									   step->arg_count, step->args),
 						    "execute primitive", err)
-				    : run_weight_pack(step, err);
+				    : run_own(step, err);
 	}
 	return s ? s : gn_dnnl_check(dnnl_stream_wait(op->stream), "wait for primitive", err);
 }

@@ -2,6 +2,8 @@
  * weights. The input gradient multiplies by the transpose and needs packed weights, which are written to scratch memory. The same
  * holds for all weights that a primitive needs in another layout or type.
  *
+ * By Winograd's filtering (kernels/host/winograd.h) all passes are computed on blocks of channels, and no primitive is needed.
+ *
  * With bfloat16 all tensors are bfloat16, and the primitives accumulate in float and round once. Weights, bias and their gradients
  * stay float. */
 #include "kernels/host/onednn_internal.h"
@@ -18,6 +20,7 @@ struct conv {
 	gn_dnnl_md weight_any;	      /* of that type, in the layout chosen by the primitive */
 	gn_dnnl_md weight, bias;      /* float, in the caller's layout */
 	int plain;	   /* input and output are not blocked */
+	int lanes;	   /* channels in a block, by Winograd's filtering; 0: directly */
 	int has_reference; /* a primitive is oneDNN's reference loop, hundreds of times slower */
 };
 
@@ -141,11 +144,14 @@ static enum gn_status choose_layouts(struct conv *c, dnnl_primitive_desc_t *pd, 
 {
 	struct gn_op_info *info = &c->op->base.info;
 	int in = -1, out = -1;
-	enum gn_status s = c->plain ? GN_OK : forward_descriptor(c, pd, err);
+	const int chosen = c->plain || c->lanes;
+	enum gn_status s = chosen ? GN_OK : forward_descriptor(c, pd, err);
 
 	if (s)
 		return s;
-	if (!c->plain) {
+	if (c->lanes)
+		in = out = c->lanes;
+	if (!chosen) {
 		c->in = dnnl_primitive_desc_query_md(*pd, dnnl_query_src_md, 0);
 		c->out = dnnl_primitive_desc_query_md(*pd, dnnl_query_dst_md, 0);
 		in = gn_dnnl_block_of_md(&info->in[0], c->in);
@@ -153,7 +159,7 @@ static enum gn_status choose_layouts(struct conv *c, dnnl_primitive_desc_t *pd, 
 	}
 	info->in[0].block = in < 0 || out < 0 ? 1 : in;
 	info->out.block = in < 0 || out < 0 ? 1 : out;
-	if (in >= 0 && out >= 0)
+	if (!chosen && in >= 0 && out >= 0)
 		return GN_OK;
 	dnnl_primitive_desc_destroy(*pd);
 	*pd = NULL;
@@ -183,7 +189,9 @@ static enum gn_status choose_weight(struct conv *c, const_dnnl_primitive_desc_t 
 		info->weight = (struct gn_weight_layout){GN_WEIGHT_PLAIN, 0};
 		return gn_dnnl_md_plain(c->op, c->weight_dims, c->weight_shape, &c->weight, err);
 	}
-	if (c->op->base.desc.weight.order == GN_WEIGHT_ANY && is_low(c))
+	if (c->op->base.desc.weight.order == GN_WEIGHT_ANY && c->lanes)
+		info->weight = (struct gn_weight_layout){GN_WEIGHT_OI_BLOCKS, c->lanes};
+	else if (c->op->base.desc.weight.order == GN_WEIGHT_ANY && is_low(c))
 		info->weight = blocks_of(&shape);
 	else if (c->op->base.desc.weight.order == GN_WEIGHT_ANY)
 		info->weight = gn_dnnl_weight_of_md(&shape, c->weight_shape, dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0));
@@ -256,9 +264,66 @@ static void look_for_reference(struct conv *c, const_dnnl_primitive_desc_t pd)
 		c->has_reference = 1;
 }
 
+/* As Winograd's filtering needs them. */
+static enum gn_status blocked_weights(struct conv *c, gn_dnnl_md *out, struct gn_err *err)
+{
+	return gn_dnnl_md_of_weight(c->op, c->weight_shape, (struct gn_weight_layout){GN_WEIGHT_OI_BLOCKS, c->lanes}, out, err);
+}
+
+static enum gn_status append_winograd(struct conv *c, struct gn_dnnl_list *list, enum gn_winograd_pass pass, const dnnl_memory_t memories[4],
+				      struct gn_err *err)
+{
+	const struct gn_op_desc *d = &c->op->base.desc;
+	struct gn_winograd w = {.loops = gn_winograd_loops(c->lanes), .pass = pass,
+				.add = pass == GN_WINOGRAD_FORWARD && d->add, .relu = pass == GN_WINOGRAD_FORWARD && d->relu};
+
+	gn_winograd_init(&w, &d->in[0], d->channels_out);
+	return gn_dnnl_append_winograd(c->op, list, &w, memories, err);
+}
+
+static enum gn_status winograd_forward(struct conv *c, struct gn_err *err)
+{
+	gn_dnnl_md weight;
+	enum gn_status s = blocked_weights(c, &weight, err);
+
+	return s ? s : append_winograd(c, &c->op->forward, GN_WINOGRAD_FORWARD, (dnnl_memory_t[]){
+		gn_dnnl_memory(c->op, GN_ROLE_IN, 0, c->in, err), weights_for(c, &c->op->forward, weight, err),
+		gn_dnnl_memory(c->op, GN_ROLE_OUT, 0, c->out, err),
+		c->op->base.desc.bias ? gn_dnnl_memory(c->op, GN_ROLE_BIAS, 0, c->bias, err) : NULL}, err);
+}
+
+static enum gn_status winograd_backward_data(struct conv *c, struct gn_err *err)
+{
+	gn_dnnl_md weight;
+	enum gn_status s = blocked_weights(c, &weight, err);
+
+	return s ? s : append_winograd(c, &c->op->backward, GN_WINOGRAD_OF_INPUT, (dnnl_memory_t[]){
+		gn_dnnl_memory(c->op, GN_ROLE_DOUT, 0, c->out, err), weights_for(c, &c->op->backward, weight, err),
+		gn_dnnl_memory(c->op, GN_ROLE_DIN, 0, c->in, err), NULL}, err);
+}
+
+static enum gn_status winograd_backward_weight(struct conv *c, struct gn_err *err)
+{
+	const dnnl_memory_t mine = gn_dnnl_memory(c->op, GN_ROLE_DWEIGHT, 0, c->weight, err);
+	dnnl_memory_t theirs = mine;
+	gn_dnnl_md weight;
+	enum gn_status s = blocked_weights(c, &weight, err);
+
+	if (!s && !dnnl_memory_desc_equal(weight, c->weight))
+		theirs = gn_dnnl_scratch(c->op, weight, err);
+	if (!s)
+		s = append_winograd(c, &c->op->backward, GN_WINOGRAD_OF_WEIGHTS, (dnnl_memory_t[]){
+			gn_dnnl_memory(c->op, GN_ROLE_IN, 0, c->in, err), gn_dnnl_memory(c->op, GN_ROLE_DOUT, 0, c->out, err), theirs,
+			c->op->base.desc.bias ? gn_dnnl_memory(c->op, GN_ROLE_DBIAS, 0, c->bias, err) : NULL}, err);
+	return s || theirs == mine ? s : gn_dnnl_append_reorder(c->op, &c->op->backward, theirs, mine, err);
+}
+
 static enum gn_status build_forward(struct conv *c, const_dnnl_primitive_desc_t pd, struct gn_err *err)
 {
 	struct gn_dnnl_op *op = c->op;
+
+	if (c->lanes)
+		return winograd_forward(c, err);
 	dnnl_exec_arg_t args[] = {
 		{DNNL_ARG_SRC, gn_dnnl_memory(op, GN_ROLE_IN, 0, c->in, err)},
 		{DNNL_ARG_WEIGHTS, weights_for(c, &op->forward, dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0), err)},
@@ -278,6 +343,8 @@ static enum gn_status build_backward_data(struct conv *c, const_dnnl_primitive_d
 	enum gn_status s;
 
 	gn_dnnl_group(op);
+	if (c->lanes)
+		return winograd_backward_data(c, err);
 	s = gn_dnnl_check(gn_dnnl_conv_backward_data_pd(&pd, &context, c->in, c->weight_any, c->out, &c->window),
 			  "input gradient of a convolution", err);
 	if (s)
@@ -352,6 +419,8 @@ static enum gn_status build_backward_weight(struct conv *c, const_dnnl_primitive
 	enum gn_status s;
 
 	gn_dnnl_group(op);
+	if (c->lanes)
+		return winograd_backward_weight(c, err);
 	s = weight_gradient(c, forward, &in, &out, &pd, err);
 	if (s)
 		return s;
@@ -392,14 +461,38 @@ static void place_in_second(struct gn_op *op)
 	op->info.in[1].element_bytes = op->info.out.element_bytes;
 }
 
-static enum gn_status create(const struct gn_op *base, int plain, struct gn_op **out, int *has_reference, struct gn_err *err)
+/* The channels in a block of this processor's instructions, as oneDNN may use them; 0: Winograd's filtering is for others. */
+static int lanes_of_processor(void)
 {
-	struct conv c = {.plain = plain};
+	const int isa = (int)dnnl_get_effective_cpu_isa(), wide = dnnl_cpu_isa_avx512_core, narrow = dnnl_cpu_isa_avx2;
+
+	return (isa & wide) == wide && gn_winograd_loops(16) ? 16 : (isa & narrow) == narrow && gn_winograd_loops(8) ? 8 : 0;
+}
+
+int gn_host_has_winograd(void)
+{
+	return lanes_of_processor() > 0;
+}
+
+static int takes_winograd(const struct gn_op_desc *d, int lanes)
+{
+	if (!lanes || d->bf16 || d->kernel != 3 || d->stride != 1 || d->pad != 1 || d->groups > 1 || d->in[0].c % lanes ||
+	    d->channels_out % lanes || d->convolution == GN_CONVOLUTION_DIRECT)
+		return 0;
+	return d->convolution == GN_CONVOLUTION_WINOGRAD || gn_winograd_pays(&d->in[0], d->channels_out);
+}
+
+enum layout { AS_LIKED, PLAIN, BLOCKS };
+
+static enum gn_status create(const struct gn_op *base, enum layout layout, struct gn_op **out, int *has_reference, struct gn_err *err)
+{
+	struct conv c = {.plain = layout == PLAIN, .lanes = layout == BLOCKS ? lanes_of_processor() : 0};
 	dnnl_primitive_desc_t pd = NULL;
 	enum gn_status s = gn_dnnl_op_alloc(base, &c.op, err);
 
 	if (s)
 		return s;
+	c.op->base.info.winograd = c.lanes > 0;
 	s = describe(&c, err);
 	if (!s)
 		s = choose_layouts(&c, &pd, err);
@@ -431,15 +524,15 @@ enum gn_status gn_dnnl_conv_create(const struct gn_op *base, struct gn_op **out,
 
 	if (s)
 		return s;
-	s = create(base, 0, &op, &has_reference, err);
+	s = create(base, takes_winograd(&base->desc, lanes_of_processor()) ? BLOCKS : AS_LIKED, &op, &has_reference, err);
 	if (!s && has_reference && base->desc.bf16) {
 		gn_op_destroy(op);
 		wide.desc.bf16 = 0;
-		s = create(&wide, 0, &op, &has_reference, err);
+		s = create(&wide, AS_LIKED, &op, &has_reference, err);
 	}
 	if (!s && has_reference) {
 		gn_op_destroy(op);
-		s = create(&wide, 1, &op, &has_reference, err);
+		s = create(&wide, PLAIN, &op, &has_reference, err);
 	}
 	if (!s)
 		*out = op;

@@ -6,6 +6,7 @@
 #include "kernels/host/onednn.h"
 #include "kernels/host/onednn_compat.h"
 #include "kernels/host/weight_pack.h"
+#include "kernels/host/winograd.h"
 
 enum gn_dnnl_role {
 	GN_ROLE_IN,
@@ -26,9 +27,10 @@ struct gn_dnnl_memory {
 	size_t offset_bytes;
 };
 
-/* A primitive, or a packing of weights. */
+/* A primitive, a convolution by Winograd's filtering, or a packing of weights. */
 struct gn_dnnl_step {
-	dnnl_primitive_t primitive; /* NULL: pack args[0] to args[1] */
+	dnnl_primitive_t primitive; /* NULL: one of the others */
+	struct gn_winograd winograd; /* of args: source, weights or gradient, result, bias, scratch memory; loops NULL: pack args[0] to args[1] */
 	struct gn_weight_pack pack;
 	int arg_count;
 	dnnl_exec_arg_t args[12];
@@ -44,9 +46,9 @@ struct gn_dnnl_op {
 	dnnl_engine_t engine;
 	dnnl_stream_t stream;
 	dnnl_primitive_attr_t attr; /* scratch memory belongs to the operator */
-	struct gn_dnnl_memory memories[24];
+	struct gn_dnnl_memory memories[32];
 	int memory_count;
-	gn_dnnl_md mds[12]; /* created by gn_dnnl_md_of_layout and the like; borrowed by callers */
+	gn_dnnl_md mds[24]; /* created by gn_dnnl_md_of_layout and the like; borrowed by callers */
 	int md_count;
 	struct gn_dnnl_list freeze, forward, backward;
 	size_t scratch_used; /* scratch bytes of the group of steps that is being built */
@@ -86,6 +88,9 @@ enum gn_status gn_dnnl_append(struct gn_dnnl_op *op, struct gn_dnnl_list *list, 
 			      const dnnl_exec_arg_t *args, int arg_count, struct gn_err *err);
 enum gn_status gn_dnnl_append_weight_pack(struct gn_dnnl_op *op, struct gn_dnnl_list *list, const struct gn_weight_pack *pack,
 				   dnnl_memory_t from, dnnl_memory_t to, struct gn_err *err);
+/* memories: source, weights or for their gradient dout, result, bias or its gradient (NULL: none). */
+enum gn_status gn_dnnl_append_winograd(struct gn_dnnl_op *op, struct gn_dnnl_list *list, const struct gn_winograd *w,
+				       const dnnl_memory_t memories[4], struct gn_err *err);
 enum gn_status gn_dnnl_append_reorder(struct gn_dnnl_op *op, struct gn_dnnl_list *list, dnnl_memory_t from,
 				      dnnl_memory_t to, struct gn_err *err);
 

@@ -336,6 +336,8 @@ static const struct gn_option options_table[] = {
 	 .max = 1e6, .help = "train: number of classes"},
 	{.name = "precision", .kind = GN_OPTION_CHOICE, .offset = FIELD(precision), .value_name = "NAME", .initial = "fp32",
 	 .choices = GN_PRECISION_CHOICES, .help = "train: as --precision of gannet train"},
+	{.name = "convolution", .kind = GN_OPTION_CHOICE, .offset = FIELD(convolution), .value_name = "HOW", .initial = "auto",
+	 .choices = GN_CONVOLUTION_CHOICES, .help = "train: as --convolution of gannet train"},
 	{.name = "inference", .kind = GN_OPTION_FLAG, .offset = FIELD(inference),
 	 .help = "train: measure the forward pass of evaluation instead"},
 	{.name = "profile", .kind = GN_OPTION_FLAG, .offset = FIELD(profile),

@@ -16,7 +16,7 @@ struct gn_bench_options {
 	int bytes;
 	int64_t seconds, file_bytes, block_bytes; /* io */
 	int warm;
-	const char *model, *precision, *init; /* train */
+	const char *model, *precision, *convolution, *init; /* train */
 	int64_t batch, classes, threads;
 	int inference, profile;
 	struct gn_world_options world;

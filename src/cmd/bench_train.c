@@ -142,6 +142,7 @@ static enum gn_status open_all(struct train_bench *b, struct gn_err *err)
 	gn_world_set_phase(b->world, "measuring", 600000);
 	gn_input_threads(b->o->threads, b->world, b->log);
 	status = gn_replica_choose_device(b->comm, b->o->device, b->o->precision, NULL, &po, err);
+	po.convolution = gn_convolution_of(b->o->convolution);
 	b->precision = gn_device_precision(&po);
 	if (status)
 		return status;

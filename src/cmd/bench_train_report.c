@@ -69,9 +69,9 @@ static void print_json(struct train_bench *b, double images_per_s, double flops,
 	struct gn_json j;
 
 	gn_json_begin(&j);
-	gn_json_put(&j, "op %s model %s batch %ld side %ld dtype %s device %s manner %s ranks %d threads %d steps %ld images_per_s %.3f "
+	gn_json_put(&j, "op %s model %s batch %ld side %ld dtype %s device %s manner %s winograd %d ranks %d threads %d steps %ld images_per_s %.3f "
 		    "step_flops %.0f step_bytes %.0f", b->o->inference ? "inference" : "train", b->o->model, b->o->batch, b->o->side,
-		    b->precision, gn_plan_mode(b->plan)[0] ? "cuda" : "host", gn_plan_mode(b->plan), gn_comm_size(b->comm),
+		    b->precision, gn_plan_mode(b->plan)[0] ? "cuda" : "host", gn_plan_mode(b->plan), gn_plan_winograd(b->plan), gn_comm_size(b->comm),
 		    omp_get_max_threads(), n, images_per_s, flops, bytes);
 	for (int i = 0; i < PARTS; i++) {
 		gn_json_object(&j, part_names[i]);

@@ -68,7 +68,8 @@ static enum gn_status run_product(struct gn_op *op, const struct gn_op_buffers *
 static enum gn_status measure_compute(const struct gn_plan_options *po, double *flops_per_s, struct gn_err *err)
 {
 	struct gn_op_desc d = {.kind = GN_OP_CONV, .in = {{16, 256, 14, 14, 1, sizeof(float)}}, .channels_out = 256, .kernel = 3,
-			       .stride = 1, .pad = 1, .bf16 = po->bf16, .emulate = po->emulate, .weight = {GN_WEIGHT_ANY, 0}};
+			       .stride = 1, .pad = 1, .bf16 = po->bf16, .emulate = po->emulate,
+			       .convolution = GN_CONVOLUTION_DIRECT, .weight = {GN_WEIGHT_ANY, 0}};
 	const double flops = 2.0 * 16 * 256 * 256 * 9 * 14 * 14;
 	struct gn_op_buffers b = {0};
 	struct gn_op *op;
@@ -119,7 +120,7 @@ static double roofline_s(const struct machine *m, double bytes, double flops)
 
 static double op_roofline_s(const struct machine *m, const struct gn_plan_cost *c)
 {
-	return roofline_s(m, c->bytes[0], c->flops[0]) + roofline_s(m, c->bytes[1], c->flops[1]);
+	return roofline_s(m, c->bytes[0], c->products[0]) + roofline_s(m, c->bytes[1], c->products[1]);
 }
 
 static struct totals add_up(const struct gn_plan *p, const struct gn_model *model, const struct gn_info_plan_options *o,

@@ -34,7 +34,7 @@ static const struct bundled {
 };
 
 struct options {
-	const char *device, *precision;
+	const char *device, *precision, *convolution;
 	struct gn_text_list golden;
 	int brief, json, strict;
 };
@@ -55,6 +55,13 @@ static const struct gn_option table[] = {
 	 .choices = GN_PRECISION_CHOICES,
 	 .help = "type of activations; each has its own bounds, and larger deviations are compared with those of perturbed "
 		 "parameters"},
+	{.name = "convolution",
+	 .kind = GN_OPTION_CHOICE,
+	 .offset = offsetof(struct options, convolution),
+	 .value_name = "HOW",
+	 .initial = "auto",
+	 .choices = GN_CONVOLUTION_CHOICES,
+	 .help = "as --convolution of gannet train, with the same bounds"},
 	{.name = "golden",
 	 .kind = GN_OPTION_LIST,
 	 .offset = offsetof(struct options, golden),
@@ -183,6 +190,7 @@ static enum gn_status check(const struct options *o, const char *text, size_t le
 		s = gn_golden_parse(text, len_bytes, file, &g, err);
 	if (s)
 		return s;
+	on.convolution = gn_convolution_of(o->convolution);
 	on.tune = 0; /* only the numbers matter here, not the time */
 	gn_text_visible(file, p.shown, sizeof p.shown);
 	if (!o->json)

@@ -3,6 +3,11 @@
 
 #include <math.h>
 
+int gn_host_has_winograd(void)
+{
+	return 0;
+}
+
 int gn_host_has_bf16(void)
 {
 	return 0;

@@ -1,6 +1,6 @@
 UNIT_TESTS += tests/kernels/test_bf16 tests/kernels/test_group tests/kernels/test_host tests/kernels/test_layers tests/kernels/test_nonfinite \
 	tests/kernels/test_optim \
-	tests/kernels/test_ref tests/kernels/test_shape tests/kernels/test_weighted_loss
+	tests/kernels/test_ref tests/kernels/test_shape tests/kernels/test_weighted_loss tests/kernels/test_winograd
 KERNELS_TEST_LIBS = $(KERNELS_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
 
 tests_kernels_test_bf16_SOURCES = tests/kernels/test_bf16.c tests/kernels/op_pair.c tests/kernels/op_pair.h
@@ -40,3 +40,7 @@ tests_kernels_test_weighted_loss_LDADD = $(KERNELS_TEST_LIBS)
 tests_kernels_test_shape_SOURCES = tests/kernels/test_shape.c
 tests_kernels_test_shape_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_kernels_test_shape_LDADD = $(CMOCKA_LIBS) -lm
+
+tests_kernels_test_winograd_SOURCES = tests/kernels/test_winograd.c tests/kernels/op_pair.c tests/kernels/op_pair.h
+tests_kernels_test_winograd_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_kernels_test_winograd_LDADD = $(KERNELS_TEST_LIBS)

@@ -41,6 +41,7 @@ static void test_conv(void **state)
 					       .kernel = table[i].kernel,
 					       .stride = table[i].stride,
 					       .pad = table[i].pad,
+					       .convolution = GN_CONVOLUTION_DIRECT, /* test_winograd has the others */
 					       .bias = table[i].bias,
 					       .training = mode > 0,
 					       .needs_din = mode > 1};
@@ -65,7 +66,8 @@ static void test_conv_tail(void **state)
 		for (int mode = 1; mode < 4; mode++) {
 			const int *t = table[i];
 			struct gn_op_desc d = {.kind = GN_OP_CONV, .channels_out = t[3], .kernel = t[4], .stride = t[5],
-					       .pad = t[6], .bias = 1, .relu = mode & 1, .add = mode & 2};
+					       .pad = t[6], .convolution = GN_CONVOLUTION_DIRECT, .bias = 1, .relu = mode & 1,
+					       .add = mode & 2};
 			int out = (t[2] + 2 * t[6] - t[4]) / t[5] + 1;
 
 			d.in[0] = shape(t[0], t[1], t[2], t[2]);

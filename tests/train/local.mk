@@ -5,7 +5,7 @@ EXTRA_DIST += tests/train/apart tests/train/same_bits tests/train/samples_once t
 
 SHELL_TESTS += tests/train/names.t tests/train/convert.t
 SHELL_TESTS += tests/train/data_wait.t tests/train/lr_scale.t tests/train/train_top1.t tests/train/predict.t tests/train/checkpoint_local.t tests/train/checkpoint_key.t tests/train/loader_threads.t
-SHELL_TESTS += tests/train/bad.t tests/train/elastic.t tests/train/bench.t tests/train/bf16.t tests/train/isa.t tests/train/sharing_lines.t tests/train/mesh_sharing.t tests/train/checkpoint.t tests/train/compress.t tests/train/equal.t tests/train/exchange.t tests/train/logits.t tests/train/options_file.t tests/train/exif.t tests/train/keep_best.t tests/train/nonfinite.t tests/train/fine_tune.t tests/train/per_class.t \
+SHELL_TESTS += tests/train/bad.t tests/train/elastic.t tests/train/bench.t tests/train/bf16.t tests/train/isa.t tests/train/sharing_lines.t tests/train/mesh_sharing.t tests/train/checkpoint.t tests/train/compress.t tests/train/convolution.t tests/train/equal.t tests/train/exchange.t tests/train/logits.t tests/train/options_file.t tests/train/exif.t tests/train/keep_best.t tests/train/nonfinite.t tests/train/fine_tune.t tests/train/per_class.t \
 	tests/train/overlap.t tests/train/report.t \
 	tests/train/pipeline.t tests/train/pipeline_async.t tests/train/resume.t tests/train/shard.t tests/train/split.t tests/train/status.t tests/train/one_fails.t tests/train/stop.t tests/train/sync.t \
 	tests/train/trace.t

@@ -77,6 +77,7 @@ struct gn_checkpoint_info {
 	int has_average;	      /* when loading: ema.safetensors exists */
 	int64_t number;		      /* of checkpoints that the run has saved, with this one; 0: not said */
 	char cut[GN_CHECKPOINT_CUT_MAX]; /* of a pipeline, as --cut takes it: where its stages begin; "": there are none */
+	char convolution[16];	      /* as gn_convolution_name has it; "": not said, by versions that had direct ones */
 	char compress[32];	      /* the method of compression that was in use, as gn_compress_name has it; "": not said */
 };
 

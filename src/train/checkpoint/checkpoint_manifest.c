@@ -101,6 +101,8 @@ static void json_info(struct gn_json *j, const struct gn_checkpoint_info *info)
 		gn_json_int(j, "number", info->number);
 	if (info->cut[0])
 		gn_json_string(j, "cut", info->cut);
+	if (info->convolution[0])
+		gn_json_string(j, "convolution", info->convolution);
 	if (info->compress[0])
 		gn_json_string(j, "compress", info->compress);
 	if (info->options)
@@ -237,6 +239,8 @@ static const char *parse_info(const json_t *root, struct gn_checkpoint_info *inf
 		return "number";
 	if (json_object_get(root, "cut") && get_text(root, "cut", info->cut, sizeof info->cut))
 		return "cut";
+	if (json_object_get(root, "convolution") && get_text(root, "convolution", info->convolution, sizeof info->convolution))
+		return "convolution";
 	if (json_object_get(root, "compress") && get_text(root, "compress", info->compress, sizeof info->compress))
 		return "compress";
 	return parse_optimizer(root, info);

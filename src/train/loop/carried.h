@@ -43,6 +43,7 @@ struct gn_carried {
 	double epoch;		/* the same with its fraction */
 	int64_t global_batch;	/* of the run's first world; 0: not known, to one that has just joined */
 	int64_t number;		/* of checkpoints that the run has saved */
+	int32_t convolution;	/* 1 + enum gn_convolution of the last world; 0: not known */
 	struct gn_checkpoint_snapshot copy; /* in torch's order; what the run has none of is NULL. Owned */
 	struct gn_carried_copy copies[GN_CARRIED_COPIES]; /* instead of it where the state is divided; the newest first. Owned */
 	int stages;		/* of the run's first pipelines; 0: not known */

@@ -85,6 +85,7 @@ struct gn_train_options {
 	int64_t eval_every;	       /* epochs */
 	int64_t eval_steps;	       /* steps between more evaluations; 0: none */
 	int eval_first;		       /* also before the first step */
+	const char *convolution; /* one of GN_CONVOLUTION_CHOICES; NULL: auto, or the checkpoint's */
 	const char *precision; /* one of GN_PRECISION_CHOICES; NULL: fp32 */
 	const char *device, *transport, *comm, *algo, *tuning, *progress;
 	int64_t threads, prefetch, rails;

@@ -180,6 +180,15 @@ static enum gn_status make_train_plans(struct gn_session *s, struct gn_err *err)
 	return s->schedule.resize.count ? gn_session_try_sides(s, err) : gn_session_make_plan(s, err);
 }
 
+enum gn_status gn_session_remake_plans(struct gn_session *s, struct gn_err *err)
+{
+	enum gn_status status = make_train_plans(s, err);
+
+	gn_plan_destroy(s->val_plan);
+	s->val_plan = NULL;
+	return status ? status : make_val_plan(s, err);
+}
+
 /* *same: all ranks want the weights in the same layouts. */
 static enum gn_status compare_layouts(struct gn_session *s, int *same, struct gn_err *err)
 {

@@ -256,6 +256,9 @@ double gn_session_rate(const struct gn_session *s);
 uint64_t gn_session_next_pause(const struct gn_session *s);
 /* For gn_session_create, session_train.c: device (collective), loader, and plan for training; every side of the schedule tried. */
 enum gn_status gn_session_choose_device(struct gn_session *s, struct gn_err *err);
+/* Collective. Goes on with the convolutions that the run had, unless an option says which. */
+enum gn_status gn_session_take_convolution(struct gn_session *s, enum gn_convolution was, struct gn_err *err);
+enum gn_status gn_session_remake_plans(struct gn_session *s, struct gn_err *err);
 enum gn_status gn_session_make_loader(struct gn_session *s, struct gn_err *err);
 enum gn_status gn_session_make_plan(struct gn_session *s, struct gn_err *err);
 enum gn_status gn_session_try_sides(struct gn_session *s, struct gn_err *err);

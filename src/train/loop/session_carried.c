@@ -63,6 +63,7 @@ enum gn_status gn_carried_take(struct gn_carried *c, struct gn_session *s, struc
 	c->state = s->state;
 	c->epoch = gn_session_epoch(s);
 	c->number = s->checkpoint.number;
+	c->convolution = 1 + (int32_t)s->device.convolution;
 	c->ranks = gn_comm_size(s->comm);
 	c->lost_ns = s->metrics.last_ns;
 	c->unlogged_steps = s->metrics.unlogged_steps;

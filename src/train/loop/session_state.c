@@ -142,7 +142,7 @@ static enum gn_status log_changed_options(const struct gn_session *s, const char
 	static const char *const skip[] = {
 		"options", "data", "val", "stage", "init", "key-file", "checkpoint", "checkpoint-local", "checkpoint-key", "resume", "log", "log-every", "log-samples",
 		"metrics", "trace", "trace-steps", "threads", "loader-threads", "prefetch", "tuning", "progress", "mean", "deviation", "resize", "side", "channels",
-		"join-timeout", "heartbeat-timeout", "stall-timeout", "socket-ifname", NULL,
+		"join-timeout", "convolution", "heartbeat-timeout", "stall-timeout", "socket-ifname", NULL,
 	};
 	struct gn_strbuf text = {0};
 	char *options;
@@ -248,6 +248,9 @@ static enum gn_status read_state(struct gn_session *s, struct origin *from, stru
 	from->state = info.state;
 	from->resumed = 1;
 	from->info = info;
+	if (*info.convolution && strcmp(info.convolution, gn_convolution_name(gn_convolution_of(info.convolution))))
+		gn_log_warn(s->log, "%s: convolutions '%s' are not known to this version, %s is used", folder, info.convolution,
+			    gn_convolution_name(GN_CONVOLUTION_AUTO));
 	memcpy(from->folder, folder, sizeof folder);
 	if (info.global_batch != s->checkpoint.info.global_batch)
 		gn_log_warn(s->log, "the checkpoint was made with a global batch of %" PRId64 ", this run has %" PRId64
@@ -364,6 +367,15 @@ static enum gn_status share_slots(struct gn_session *s, const struct origin *fro
 	return status;
 }
 
+/* Collective. What ranks had before a loss; those that have just joined do not know. */
+static enum gn_status carry_convolution(struct gn_session *s, struct gn_err *err)
+{
+	int32_t was = s->options->carried->convolution;
+	enum gn_status status = gn_comm_allreduce(s->comm, &was, 1, GN_I32, gn_reduce_of(GN_I32, GN_MAX), err);
+
+	return status || !was ? status : gn_session_take_convolution(s, (enum gn_convolution)(was - 1), err);
+}
+
 enum gn_status gn_session_restore(struct gn_session *s, int *resumed, struct gn_err *err)
 {
 	size_t params = gn_model_param_elements(s->model) * sizeof(float);
@@ -375,7 +387,7 @@ enum gn_status gn_session_restore(struct gn_session *s, int *resumed, struct gn_
 
 	*resumed = is_carried;
 	if (status || is_carried)
-		return status;
+		return status ? status : carry_convolution(s, err);
 	if (s->checkpoint.local && !strcmp(s->options->resume, "auto"))
 		status = gn_session_recover_local(s, err);
 	if (status)
@@ -394,6 +406,10 @@ enum gn_status gn_session_restore(struct gn_session *s, int *resumed, struct gn_
 		status = share_slots(s, &shared, err);
 	if (!status && shared.resumed)
 		status = restore_compressor(s, &shared, err);
+	/* versions that do not say had direct ones */
+	if (!status && shared.resumed)
+		status = gn_session_take_convolution(s, shared.info.convolution[0] ? gn_convolution_of(shared.info.convolution)
+										   : GN_CONVOLUTION_DIRECT, err);
 	if (!status && shared.resumed)
 		status = gn_replica_compress_from(&s->replica, shared.state.step, shared.state.epoch, err);
 	if (status)

@@ -8,6 +8,7 @@
 #include "transport/coll/agree.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 /* The network at the side of the present epoch: the session's own, or another with the same parameters. */
@@ -101,12 +102,55 @@ enum gn_status gn_session_make_loader(struct gn_session *s, struct gn_err *err)
 	return status;
 }
 
+/* Collective. All ranks compute alike: a rank that lacks what the others have would round otherwise, in each step. is_kept: the run had it
+ * until now. */
+static enum gn_status choose_convolution(struct gn_session *s, enum gn_convolution wanted, int is_kept, struct gn_err *err)
+{
+	int32_t all = gn_backend_has_winograd(s->device.backend), any = all;
+	enum gn_status status;
+
+	if (s->device.backend != GN_BACKEND_HOST)
+		return GN_OK;
+	status = gn_comm_allreduce(s->comm, &all, 1, GN_I32, gn_reduce_of(GN_I32, GN_MIN), err);
+	if (!status)
+		status = gn_comm_allreduce(s->comm, &any, 1, GN_I32, gn_reduce_of(GN_I32, GN_MAX), err);
+	s->device.convolution = all ? wanted : GN_CONVOLUTION_DIRECT;
+	snprintf(s->checkpoint.info.convolution, sizeof s->checkpoint.info.convolution, "%s", gn_convolution_name(s->device.convolution));
+	/* nobody has asked for more than such processors can */
+	if (status || s->device.convolution == wanted || !(any || is_kept || wanted == GN_CONVOLUTION_WINOGRAD))
+		return status;
+	if (gn_comm_rank(s->comm) == 0)
+		gn_log_warn(s->log, "convolutions are direct, not %s: %s processors have AVX2 or AVX-512", gn_convolution_name(wanted),
+			    any ? "not all" : "none of the");
+	return GN_OK;
+}
+
 enum gn_status gn_session_choose_device(struct gn_session *s, struct gn_err *err)
 {
 	const struct gn_train_options *o = s->options;
+	enum gn_status status;
 
 	s->device.any_order = o->any_order;
-	return gn_replica_choose_device(s->comm, o->device, o->precision ? o->precision : "fp32", o->comm, &s->device, err);
+	status = gn_replica_choose_device(s->comm, o->device, o->precision ? o->precision : "fp32", o->comm, &s->device, err);
+	return status ? status : choose_convolution(s, gn_convolution_of(o->convolution), 0, err);
+}
+
+enum gn_status gn_session_take_convolution(struct gn_session *s, enum gn_convolution was, struct gn_err *err)
+{
+	enum gn_status status;
+
+	if (s->device.backend != GN_BACKEND_HOST || was == s->device.convolution)
+		return GN_OK;
+	if (s->options->convolution) {
+		if (gn_comm_rank(s->comm) == 0)
+			gn_log_warn(s->log, "convolutions were %s until now, and are %s from here on", gn_convolution_name(was),
+				    gn_convolution_name(s->device.convolution));
+		return GN_OK;
+	}
+	status = choose_convolution(s, was, 1, err);
+	if (gn_comm_rank(s->comm) == 0 && s->device.convolution == was)
+		gn_log_info(s->log, "convolutions go on as before: %s", gn_convolution_name(was));
+	return status ? status : gn_agree_status(s->comm, gn_session_remake_plans(s, err), err);
 }
 
 void gn_session_reducer_config(const struct gn_session *s, struct gn_reducer_config *out)

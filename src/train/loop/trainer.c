@@ -6,6 +6,7 @@
 #include "src/base/text.h"
 #include "src/base/version.h"
 #include "src/train/plan/device.h"
+#include "src/train/plan/plan_cost.h"
 #include "src/train/loop/carried.h"
 #include "src/train/loop/session.h"
 #include "src/train/metrics/scaling_report.h"
@@ -309,12 +310,19 @@ static enum gn_status log_start(struct gn_session *s, int resumed, struct gn_err
 			    "own", s->options->log);
 	/* after a loss the run goes on, even from its beginning */
 	j = gn_metrics_log_begin(s->metrics.log, resumed || is_after_loss ? "resume" : "start");
+	if (s->device.convolution == GN_CONVOLUTION_WINOGRAD && s->replica.plan && !gn_plan_winograd(s->replica.plan) &&
+	    gn_comm_rank(s->comm) == 0)
+		gn_log_warn(s->log, "--convolution winograd has no effect: no convolution here is of fp32 and 3 x 3, with stride 1 and whole blocks "
+				    "of channels");
 	if (s->options->recipe_text && gn_comm_rank(s->comm) == 0)
 		gn_log_info(s->log, "recipe %s", s->options->recipe_text);
 	if (j) {
-		gn_json_put(j, "model %s precision %s step %lu epoch %lu sample %lu total_steps %lu ranks %d", gn_model_name(s->model),
-			    gn_device_precision(&s->device), s->state.step, s->state.epoch, s->state.sample, s->state.step + steps_left(s),
-			    s->pipeline ? gn_comm_size(s->comm) : s->workers);
+		gn_json_put(j, "model %s precision %s", gn_model_name(s->model), gn_device_precision(&s->device));
+		if (s->device.backend == GN_BACKEND_HOST)
+			gn_json_put(j, "convolution %s winograd %d", gn_convolution_name(s->device.convolution),
+				    gn_plan_winograd(s->replica.plan));
+		gn_json_put(j, "step %lu epoch %lu sample %lu total_steps %lu ranks %d", s->state.step, s->state.epoch, s->state.sample,
+			    s->state.step + steps_left(s), s->pipeline ? gn_comm_size(s->comm) : s->workers);
 		gn_session_put_mesh(s, j);
 		gn_json_put(j, "nodes %d global_batch %lu", gn_world_nodes(gn_comm_world(s->comm)), s->schedule.global_batch);
 		if (is_after_loss)

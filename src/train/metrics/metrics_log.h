@@ -1,6 +1,7 @@
 /* The metrics log of a run: one JSON object per line, appended, so that a requeued job continues the same file.
  *
- *     {"event": "start", ...}   the run: model, precision ("bf16 (emulated)" if rank 0's processor emulates it), data, ranks,
+ *     {"event": "start", ...}   the run: model, precision ("bf16 (emulated)" if rank 0's processor emulates it), on
+ *      processors convolution and winograd (how many of rank 0's at the first side are such; absent until 0.2.0), data, ranks,
  *      options, and those set by a recipe
  *     {"event": "resume", ...}  the checkpoint and the step
  *     {"event": "step", "step", "epoch", "loss", "lr", "grad_norm", "skipped", "images_per_s", "time_ms": {"step", "data",

@@ -179,8 +179,8 @@ static void estimate(const struct piece *p, const struct rates *r, struct gn_cut
 		struct gn_plan_cost c;
 
 		gn_plan_op_cost(p->plan, i, &c);
-		cost->forward_s += fmax(c.bytes[0] / r->bytes_per_s, c.flops[0] / r->flops_per_s);
-		cost->backward_s += fmax(c.bytes[1] / r->bytes_per_s, c.flops[1] / r->flops_per_s);
+		cost->forward_s += fmax(c.bytes[0] / r->bytes_per_s, c.products[0] / r->flops_per_s);
+		cost->backward_s += fmax(c.bytes[1] / r->bytes_per_s, c.products[1] / r->flops_per_s);
 	}
 }
 

@@ -49,6 +49,22 @@ const char *gn_device_precision(const struct gn_plan_options *o)
 	return o->fp16 ? "fp16" : o->tf32 ? "tf32" : "fp32";
 }
 
+static const char *const convolutions[] = {
+	[GN_CONVOLUTION_AUTO] = "auto-1", [GN_CONVOLUTION_DIRECT] = "direct", [GN_CONVOLUTION_WINOGRAD] = "winograd"};
+
+enum gn_convolution gn_convolution_of(const char *name)
+{
+	for (int c = GN_CONVOLUTION_DIRECT; name && c <= GN_CONVOLUTION_WINOGRAD; c++)
+		if (!strcmp(name, convolutions[c]))
+			return (enum gn_convolution)c;
+	return GN_CONVOLUTION_AUTO;
+}
+
+const char *gn_convolution_name(enum gn_convolution c)
+{
+	return convolutions[c];
+}
+
 /* The index-th, as long as there are so many; numbers beyond the last start over. */
 static enum gn_status open_gpu(int index, struct gn_device **out, struct gn_err *err)
 {

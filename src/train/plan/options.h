@@ -47,6 +47,7 @@ struct gn_plan_options {
 	/* Activations and their gradients are bfloat16, but for the classifier; sums are made in float or double, and all that is
 	 * outside (parameters, their gradients, buffers, images, logits) is float. */
 	int bf16;
+	enum gn_convolution convolution; /* host */
 	int emulate;            /* with bf16, host: also on a processor that has no instructions for it; refused otherwise */
 	int fp16, tf32;         /* GPU: activations in half precision, with a loss scale; products of floats rounded to tf32 */
 	int gpu;                /* GPU: which; numbers beyond the last start over, for ranks that share */

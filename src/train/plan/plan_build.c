@@ -168,6 +168,7 @@ static struct gn_op_desc describe(const struct builder *b, const struct gn_shm *
 		.add = (n->kind == GN_LAYER_BATCH_NORM || n->kind == GN_LAYER_CONV) && in[1] >= 0,
 		.bf16 = o->bf16 && n->kind == GN_LAYER_CONV,
 		.emulate = o->emulate,
+		.convolution = o->convolution,
 		.training = o->training,
 		.frozen = is_frozen(b) && n->kind == GN_LAYER_CONV,
 		.groups = n->groups,

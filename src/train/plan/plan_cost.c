@@ -1,7 +1,17 @@
 #include "src/train/plan/plan_cost.h"
 #include "src/train/plan/plan_internal.h"
 
+#include <math.h>
 #include <string.h>
+
+int gn_plan_winograd(const struct gn_plan *p)
+{
+	int count = 0;
+
+	for (int i = 0; p && i < p->op_count; i++)
+		count += p->ops[i].info.winograd;
+	return count;
+}
 
 int gn_plan_op_count(const struct gn_plan *p)
 {
@@ -139,6 +149,16 @@ static double weight_bytes(const struct gn_plan *p, const struct gn_plan_op *o)
 	return p->options.frozen ? sizeof(uint16_t) : sizeof(float) + 2 * sizeof(uint16_t);
 }
 
+/* 36 products for each tile of 4 x 4 in place of 9 for each place of the output. */
+static void filtered_products(const struct gn_plan_op *o, struct gn_plan_cost *c)
+{
+	const struct gn_layout *out = &c->out;
+	const double left = 36 * ceil(out->h / 4.) * ceil(out->w / 4.) / (9. * out->h * out->w);
+
+	for (int k = 0; k < 2; k++)
+		c->products[k] = c->flops[k] * (o->info.winograd ? left : 1);
+}
+
 void gn_plan_op_cost(const struct gn_plan *p, int index, struct gn_plan_cost *out)
 {
 	const struct gn_plan_op *o = &p->ops[index];
@@ -156,6 +176,7 @@ void gn_plan_op_cost(const struct gn_plan *p, int index, struct gn_plan_cost *ou
 		out->bytes[0] += (double)o->info.workspace_bytes * (o->kind == GN_OP_MAX_POOL);
 		backward(p, o, weight, out);
 	}
+	filtered_products(o, out);
 }
 
 int gn_plan_op_engines(const struct gn_plan *p, int index, struct gn_op_engine out[GN_OP_ENGINES_MAX])

@@ -14,10 +14,13 @@ struct gn_plan_cost {
 	const char *name; /* of the layer in the model; "" where it has none */
 	struct gn_layout out;
 	double flops[2], bytes[2]; /* forward, backward */
+	double products[2];	   /* of flops, those that are left by Winograd's filtering: a quarter, in whole tiles */
 	struct gn_op_exchange exchange[2]; /* of a slice of a network, among ranks: the same */
 };
 
 int gn_plan_op_count(const struct gn_plan *p);
+/* Convolutions that are computed by Winograd's filtering. p may be NULL. */
+int gn_plan_winograd(const struct gn_plan *p);
 /* Operator index in the order of the forward pass. */
 void gn_plan_op_cost(const struct gn_plan *p, int index, struct gn_plan_cost *out);
 /* As gn_op_engines(). */
