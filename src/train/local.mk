@@ -145,6 +145,7 @@ libgannet_train_a_SOURCES += \
 	src/train/plan/plan.c src/train/plan/plan.h \
 	src/train/plan/options.h \
 	src/train/plan/plan_batch.c \
+	src/train/plan/processors.c src/train/plan/processors.h \
 	src/train/plan/plan_build.c \
 	src/train/plan/plan_cost.c src/train/plan/plan_cost.h \
 	src/train/plan/plan_internal.h \

@@ -1,6 +1,7 @@
 #include "tests/test.h"
 
 #include "src/train/plan/contention.h"
+#include "src/train/plan/processors.h"
 
 #include <dirent.h>
 #include <omp.h>

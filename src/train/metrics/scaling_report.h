@@ -9,7 +9,7 @@
 #define GN_TRAIN_METRICS_SCALING_REPORT_H
 
 #include "src/base/json.h"
-#include "src/train/plan/contention.h"
+#include "src/train/plan/processors.h"
 #include "transport/coll/comm.h"
 
 /* Sums over the steps of a log interval: seconds, and statistics of training. */

@@ -13,7 +13,7 @@
 
 #include "src/base/log.h"
 #include "src/train/parallel/reducer.h"
-#include "src/train/plan/contention.h"
+#include "src/train/plan/processors.h"
 
 /* A zeroed one predicts nothing and need not be released. */
 struct gn_step_forecast {

@@ -12,38 +12,11 @@
 #define GN_TRAIN_PLAN_CONTENTION_H
 
 #include "src/base/log.h"
-#include "transport/coll/comm.h"
-
-#include <sched.h>
 
 /* Watches the calling thread from now on. ranks: of this job on this host. log: is warned once, with the remedy, when it goes on for seconds;
  * borrowed until the next call; NULL: nobody is. */
 void gn_contention_watch(int ranks, struct gn_log *log);
 /* Before a pass over a batch. Does not block; mostly it only reads the clock. */
 void gn_contention_look(void);
-
-/* How many threads compute on how many processors, where they are fewest.
- *
- * Ranks are counted by the kernel they run on, not by host name: the nodes of a virtual cluster share one machine. What ranks may
- * run on (their affinity masks) is what there is; loader and progress threads are not counted. */
-
-/* Of one rank. */
-struct gn_processors_rank {
-	char kernel[64];   /* boot_id, or the host's name where that cannot be read */
-	cpu_set_t allowed;
-	int32_t threads;   /* that compute */
-};
-
-/* Of the kernel with the most threads for each of its processors. */
-struct gn_processors {
-	int ranks, threads, processors;
-};
-
-/* Pure. count >= 1; of equals the first rank's. */
-void gn_processors_count(const struct gn_processors_rank *ranks, int count, struct gn_processors *out);
-/* Collective; blocks until all ranks have called it. threads: of this rank. */
-enum gn_status gn_processors_gather(struct gn_comm *comm, int threads, struct gn_processors *out, struct gn_err *err);
-/* Whether threads have to take turns. */
-int gn_processors_shared(const struct gn_processors *p);
 
 #endif
