@@ -14,9 +14,10 @@ learned() { "$jsonl" "$scratch/$1.jsonl" eval top1 | tail -1; }
 for model in resnet18 resnet50 vgg16 vit_b_16 mobilenet_v2 mobilenet_v3_large efficientnet_b0 convnext_tiny; do
 	check "gradients of $model, of 2 and 4 slices" env GN_TENSOR_NETWORK=$model "$GN_BUILD/tests/train/test_tensor"
 done
+# Directly: by the rule a slice and the whole layer may be convolved in two ways.
 for model in resnet18 vgg16; do
-	check "$model on two ranks of data" net "$model" 2 "$model" --batch 4
-	check 'in two tensor groups of two' net "$model-4" 4 "$model" --batch 4 --parallel data=2,tensor=2
+	check "$model on two ranks of data" net "$model" 2 "$model" --batch 4 --convolution direct
+	check 'in two tensor groups of two' net "$model-4" 4 "$model" --batch 4 --convolution direct --parallel data=2,tensor=2
 	check 'the same up to rounding' apart "$model" "$model-4" 1e-3
 done
 check 'digits by ranks of data' lenet data 2 --batch 16 --epochs 8 --val "$scratch/val"
