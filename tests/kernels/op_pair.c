@@ -251,6 +251,7 @@ void op_run_execute(struct op_run *r, enum gn_backend backend, const struct gn_o
 	r->weight_layout = info->weight;
 	change_weight(&d, info->weight, 0, r->weight_count, r->weight);
 	assert_ok(gn_op_bind(op, &b, &err));
+	assert_ok(gn_op_freeze(op, &err));
 	assert_ok(gn_op_forward(op, 3, &err));
 	store(backend, &info->out, b.out, r->y);
 	if (backend == GN_BACKEND_HOST)
