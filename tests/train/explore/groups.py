@@ -40,7 +40,7 @@ def perform(fault, folder):
     told = len(re.findall(r"^rank \d+: (?:\d|is lost)", text, re.M))
     if told + lost != fault.ranks:
         problems.append(("groups", f"{told} ranks have told how they ended and {lost} were killed, of {fault.ranks}"))
-    problems += [("remains", w) for w in remains(run)]
+    problems += [("remains", w) for w in remains(run, lost)]
     if garbage := garbage_in(text, killed=True):
         problems.append(("garbage", garbage))
     run.end()

@@ -119,14 +119,9 @@ def go(fault, run, folder):
 # --- the verdict ---
 
 def left_behind(fault, run):
-    """A killed launcher's folder of temporary files is removed by the next launcher. UCX unlinks a shared file as soon as it has made it: each rank
-    that is killed with its launcher may leave the one that it was about to unlink."""
-    if fault.kind != "kill-launcher":
-        return remains(run)
-    problems = [f"processes {pids}" for pids in [run.left()] if pids]
-    for name in [n for n in os.listdir("/dev/shm") if Place.private and n.startswith("ucx_shm_posix_")][:fault.ranks]:
-        os.unlink("/dev/shm/" + name)
-    return problems
+    """A killed launcher's folder of temporary files is removed by the next launcher."""
+    killed = {"kill": 1, "stop": 1, "two": 2, "losses": fault.ranks, "kill-launcher": fault.ranks}.get(fault.kind, 0)
+    return [w for w in remains(run, killed) if fault.kind != "kill-launcher" or not w.startswith(Place.work + "/tmp:")]
 
 
 def verdict(fault, folder, run, code, in_time):
