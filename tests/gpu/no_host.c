@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-int gn_host_has_winograd(void)
+int gn_host_winograd_lanes(void)
 {
 	return 0;
 }

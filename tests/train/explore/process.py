@@ -157,16 +157,16 @@ class Run:
         return found
 
 
-def remains(run, killed=0, limit=30):
-    """Processes and files that a run has left behind, as words; they are removed. UCX unlinks a shared file as soon as it has made it: each rank
-    that is killed may leave the one that it was about to unlink."""
+def remains(run, killed=0, keeps_tmp=False, limit=30):
+    """Processes and files that a run has left behind, as words; they are removed, but for temporary files that are kept. UCX unlinks a shared file
+    as soon as it has made it: each rank that is killed may leave the one that it was about to unlink."""
     what = []
     if pids := run.left(limit):
         what.append("processes " + " ".join(f"{p}:{command_of(p)!r}" for p in pids))
     if Place.private:
         for n in [n for n in os.listdir("/dev/shm") if n.startswith("ucx_shm_posix_")][:killed]:
             os.unlink("/dev/shm/" + n)
-    for folder in ["/dev/shm"] * Place.private + [Place.work + "/tmp"]:
+    for folder in ["/dev/shm"] * Place.private + [Place.work + "/tmp"] * (not keeps_tmp):
         if names := os.listdir(folder):
             what.append(f"{folder}: {' '.join(names[:4])}")
             for n in names:

@@ -119,9 +119,9 @@ def go(fault, run, folder):
 # --- the verdict ---
 
 def left_behind(fault, run):
-    """A killed launcher's folder of temporary files is removed by the next launcher."""
+    """A killed launcher's folder of temporary files is for the next launcher to remove."""
     killed = {"kill": 1, "stop": 1, "two": 2, "losses": fault.ranks, "kill-launcher": fault.ranks}.get(fault.kind, 0)
-    return [w for w in remains(run, killed) if fault.kind != "kill-launcher" or not w.startswith(Place.work + "/tmp:")]
+    return remains(run, killed, keeps_tmp=fault.kind == "kill-launcher")
 
 
 def verdict(fault, folder, run, code, in_time):
