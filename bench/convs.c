@@ -7,6 +7,7 @@
  *
  * bench/convs table BATCH prints for square maps and as many channels in as out how many times as fast Winograd's filtering is, for each
  * pass: what gn_winograd_pays() decides from. */
+#include "kernels/backend.h"
 #include "kernels/host/onednn_compat.h"
 #include "kernels/host/winograd.h"
 #include "src/base/alloc.h"
@@ -281,12 +282,10 @@ int main(int argc, char **argv)
 	struct gn_err err;
 
 	if (j && argc == 3 && !strcmp(argv[1], "table") && atoi(argv[2]) > 0) {
-		const int isa = (int)dnnl_get_effective_cpu_isa();
-
 		j->batch = atoi(argv[2]);
 		j->type = dnnl_f32;
-		j->lanes = (isa & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core ? 16 : 8;
-		if (!gn_winograd_loops(j->lanes))
+		j->lanes = gn_host_winograd_lanes();
+		if (!j->lanes)
 			return 1;
 		CHECK(dnnl_engine_create(&j->engine, dnnl_cpu, 0));
 		CHECK(dnnl_stream_create(&j->stream, j->engine, dnnl_stream_default_flags));
@@ -310,8 +309,7 @@ int main(int argc, char **argv)
 	}
 	CHECK(dnnl_engine_create(&j->engine, dnnl_cpu, 0));
 	CHECK(dnnl_stream_create(&j->stream, j->engine, dnnl_stream_default_flags));
-	for (int lanes = 8; j->type == dnnl_f32 && lanes <= 16; lanes *= 2)
-		j->lanes = gn_winograd_loops(lanes) ? lanes : j->lanes;
+	j->lanes = j->type == dnnl_f32 ? gn_host_winograd_lanes() : 0;
 	walk(j, m, 0);
 	for (int i = 0; i < 2; i++) {
 		j->shared[i] = gn_alloc_aligned(j->room);

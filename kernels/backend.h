@@ -90,7 +90,8 @@ enum gn_status gn_host_op_create(const struct gn_op *base, struct gn_op **out, s
 enum gn_status gn_conjugate_create(enum gn_backend backend, const struct gn_op *base, struct gn_op **out, struct gn_err *err);
 
 int gn_host_has_bf16(void);
-int gn_host_has_winograd(void);
+/* Channels in a block of the instructions that oneDNN may use here, for kernels/host/winograd.h; 0: this processor has none. */
+int gn_host_winograd_lanes(void);
 
 /* Labels and pair labels are in range; counted: number of labels >= 0. */
 double gn_ref_softmax_cross_entropy(int batch, int classes, const double *logits, const struct gn_targets *targets,

@@ -275,7 +275,7 @@ int gn_backend_has_bf16(enum gn_backend backend)
 
 int gn_backend_has_winograd(enum gn_backend backend)
 {
-	return backend == GN_BACKEND_HOST && gn_host_has_winograd();
+	return backend == GN_BACKEND_HOST && gn_host_winograd_lanes() > 0;
 }
 
 struct gn_op *gn_op_alloc(size_t size, const struct gn_op_class *class, const struct gn_op *base, struct gn_err *err)

@@ -98,7 +98,7 @@ static inline int gn_layout_is_bf16(const struct gn_layout *l)
 }
 
 /* How convolutions of 3 x 3 are computed on the host: directly, or by Winograd's minimal filtering (kernels/host/winograd.h) where that is
- * possible, or where it is faster, by a rule of shape and pass alone, so that equal options give equal bits. */
+ * possible, or where it is faster, by a rule of shape alone, so that equal options give equal bits. */
 enum gn_convolution { GN_CONVOLUTION_AUTO, GN_CONVOLUTION_DIRECT, GN_CONVOLUTION_WINOGRAD };
 
 struct gn_op;

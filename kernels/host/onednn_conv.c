@@ -461,17 +461,11 @@ static void place_in_second(struct gn_op *op)
 	op->info.in[1].element_bytes = op->info.out.element_bytes;
 }
 
-/* The channels in a block of this processor's instructions, as oneDNN may use them; 0: Winograd's filtering is for others. */
-static int lanes_of_processor(void)
+int gn_host_winograd_lanes(void)
 {
 	const int isa = (int)dnnl_get_effective_cpu_isa(), wide = dnnl_cpu_isa_avx512_core, narrow = dnnl_cpu_isa_avx2;
 
 	return (isa & wide) == wide && gn_winograd_loops(16) ? 16 : (isa & narrow) == narrow && gn_winograd_loops(8) ? 8 : 0;
-}
-
-int gn_host_has_winograd(void)
-{
-	return lanes_of_processor() > 0;
 }
 
 static int takes_winograd(const struct gn_op_desc *d, int lanes)
@@ -486,7 +480,7 @@ enum layout { AS_LIKED, PLAIN, BLOCKS };
 
 static enum gn_status create(const struct gn_op *base, enum layout layout, struct gn_op **out, int *has_reference, struct gn_err *err)
 {
-	struct conv c = {.plain = layout == PLAIN, .lanes = layout == BLOCKS ? lanes_of_processor() : 0};
+	struct conv c = {.plain = layout == PLAIN, .lanes = layout == BLOCKS ? gn_host_winograd_lanes() : 0};
 	dnnl_primitive_desc_t pd = NULL;
 	enum gn_status s = gn_dnnl_op_alloc(base, &c.op, err);
 
@@ -524,7 +518,7 @@ enum gn_status gn_dnnl_conv_create(const struct gn_op *base, struct gn_op **out,
 
 	if (s)
 		return s;
-	s = create(base, takes_winograd(&base->desc, lanes_of_processor()) ? BLOCKS : AS_LIKED, &op, &has_reference, err);
+	s = create(base, takes_winograd(&base->desc, gn_host_winograd_lanes()) ? BLOCKS : AS_LIKED, &op, &has_reference, err);
 	if (!s && has_reference && base->desc.bf16) {
 		gn_op_destroy(op);
 		wide.desc.bf16 = 0;
